@@ -95,8 +95,7 @@ def conv_choices() -> dict[str, Floats]:
     """Of each way to choose the efficiency for each of the 231 convolutions; what learns has not seen the problem."""
     from evaluation import conv, conv_data
     from tilewright.learn import evaluation
-    from tilewright.learn.baselines import score_by_mean, score_by_nearest
-    from tilewright.learn.efficiency import compute_efficiencies
+    from tilewright.learn.efficiency import compute_efficiencies, score_by_mean, score_by_nearest
 
     data = conv_data.load()
     split = evaluation.split_by_problem(data.by_label)

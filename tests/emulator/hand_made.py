@@ -7,12 +7,12 @@ import numpy as np
 from tilewright.arch.load import load as load_arch
 from tilewright.emulator import access
 from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.disassembly import parse_operand
 from tilewright.emulator.group import Batch, WaveGroup, WaveIndices
 from tilewright.emulator.instruction import EXEC, SCALARS, Instruction
 from tilewright.emulator.launch import Counters
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.operand_text import parse_operand
 from tilewright.emulator.waitcnt import find_capacities, find_counters
 
 REGISTERS = 32

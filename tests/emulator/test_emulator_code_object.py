@@ -10,7 +10,7 @@ import pytest
 from assembled import LANES, assemble
 
 import tilewright.arch
-from tilewright.emulator.bundle import find_code_object, read_bundle, read_bundle_size, read_wrapped_address
+from tilewright.emulator.bundle import find_code_object, read_bundle, read_bundle_size
 from tilewright.emulator.code_object import read_code_object
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.entry_state import build_argument_memory
@@ -140,10 +140,7 @@ def test_a_bundle_with_zstd_needs_the_module() -> None:
         read_bundle(compressed(2, method=1))
 
 
-def test_what_a_fat_binary_wrapper_points_to() -> None:
-    assert read_wrapped_address(struct.pack("<IIQQ", 0x48495046, 1, 0x1234, 0)) == 0x1234
-    with pytest.raises(CodeObjectError, match="not a HIP fat binary wrapper"):
-        read_wrapped_address(struct.pack("<IIQQ", 0x48495047, 1, 0x1234, 0))
+def test_only_a_compressed_bundle_states_its_size() -> None:
     assert read_bundle_size(compressed(2)) == len(compressed(2))
     assert read_bundle_size(bundle()) is None
 

@@ -11,13 +11,12 @@ import pytest
 from edge_values import edge_values, same
 from isa_in_c import HEADER, CompiledTable, numpy_type
 
-from tilewright.emulator.isa.bitop import bitop3
-from tilewright.emulator.isa.functions import FUNCTIONS
 from tilewright.emulator.isa.names import normalize_name
-from tilewright.emulator.isa.numpy_form import find_direct_ufunc, make_function
+from tilewright.emulator.isa.numpy_form import FUNCTIONS, find_direct_ufunc, make_function
 from tilewright.emulator.isa.operation import Operation
 from tilewright.emulator.isa.packed import find_signed_dot
 from tilewright.emulator.isa.table import VECTOR, all_operations
+from tilewright.emulator.isa.vector import bitop3
 
 COUNT = 2048
 SIGNED_DOTS = {

@@ -14,9 +14,9 @@ from tilewright.base.errors import DeviceError, UnknownValueError
 from tilewright.emulator.device import EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.native.choose import prepare_native
 from tilewright.emulator.native.layout import STRUCTURES
 from tilewright.emulator.native.library import count_handlers, load_engine
+from tilewright.emulator.native.native_engine import prepare_native
 
 pytestmark = pytest.mark.compile
 
@@ -311,8 +311,9 @@ def test_what_only_numpy_runs() -> None:
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
-    assert prepare_native(kernel, "auto") is None
+    parts = kernel.program, kernel.code, kernel.descriptor
+    assert prepare_native(*parts, "auto") is None
     with pytest.raises(DeviceError, match="ds_read_addtid_b32"):
-        prepare_native(kernel, "native")
+        prepare_native(*parts, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import LeakageError
-from tilewright.learn.baselines import score_by_mean, score_by_nearest, score_randomly
-from tilewright.learn.efficiency import compute_efficiencies
+from tilewright.learn.efficiency import compute_efficiencies, score_by_mean, score_by_nearest, score_randomly
 
 # Four problems × three kernels. Kernel 0 is best in problems 0 and 1, kernel 2 in 2 and 3; kernel 1 is never best but
 # never bad.

@@ -17,7 +17,7 @@ from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import find_toolchain
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
-from tilewright.emulator.hip_shim import build, interface
+from tilewright.emulator.hip_shim import interface, shim
 from tilewright.runtime import Device
 from tilewright.runtime.hip import SIGNATURES
 
@@ -44,13 +44,13 @@ def fault_of(device: Device, match: str, kind: type[Exception] = TilewrightError
 
 
 def exported(path: Path) -> dict[str, str]:
-    return dict(build.read_versions(path, find_toolchain()))
+    return dict(shim.read_versions(path, find_toolchain()))
 
 
 def test_it_passes_for_the_real_library(tmp_path: Path) -> None:
     toolchain = find_toolchain()
-    real, made = build.find_hip_library(toolchain), GFX942.load_hip().path
-    assert build.read_soname(made, toolchain) == build.read_soname(real, toolchain) == made.name
+    real, made = shim.find_hip_library(toolchain), GFX942.load_hip().path
+    assert shim.read_soname(made, toolchain) == shim.read_soname(real, toolchain) == made.name
     ours, theirs = exported(made), exported(real)
     entry_points = {name: version for name, version in ours.items() if "hip" in name}
     assert len(entry_points) == 45
@@ -72,16 +72,16 @@ def test_structures_are_the_same_in_both_languages(tmp_path: Path) -> None:
     source = tmp_path / "sizes.cpp"
     body = "\n".join(lines)
     source.write_text(f'#include <cstddef>\n#include <cstdio>\n#include "interface.hpp"\nint main()\n{{\n{body}\n}}\n')
-    command = [find_toolchain().cxx, f"-I{Path(build.__file__).parent}", source, "-o", tmp_path / "sizes"]
+    command = [find_toolchain().cxx, f"-I{Path(shim.__file__).parent}", source, "-o", tmp_path / "sizes"]
     subprocess.run(command, check=True)
     said = subprocess.run([tmp_path / "sizes"], check=True, capture_output=True, text=True).stdout
     assert said.splitlines() == expected
 
 
 def test_a_version_script_without_versions() -> None:
-    script = build.format_version_script({})
+    script = shim.format_version_script({})
     assert "hip*; __hip*;" in script and "local: *;" in script
-    mixed = build.format_version_script({"hipFree": "hip_4.2", "hipB": "hip_5.0", "amd_x": "other", "hipA": "hip_4.2"})
+    mixed = shim.format_version_script({"hipFree": "hip_4.2", "hipB": "hip_5.0", "amd_x": "other", "hipA": "hip_4.2"})
     assert re.findall(r"^(\w[\w.]*) \{\n  global: (.*);$", mixed, re.MULTILINE)[:2] == [
         ("hip_4.2", "hipA; hipFree"),
         ("hip_5.0", "hipB"),
@@ -90,12 +90,12 @@ def test_a_version_script_without_versions() -> None:
 
 def test_it_is_built_once_and_again_when_damaged(tmp_path: Path) -> None:
     store, toolchain = Store(tmp_path / "store"), find_toolchain()
-    first = build.build_shim(toolchain, store)
+    first = shim.build_shim(toolchain, store)
     written = first.stat().st_mtime_ns
-    assert build.build_shim(toolchain, store) == first and first.stat().st_mtime_ns == written
+    assert shim.build_shim(toolchain, store) == first and first.stat().st_mtime_ns == written
     sound = first.read_bytes()
     first.write_bytes(sound[:1000] + bytes([sound[1000] ^ 1]) + sound[1001:])
-    again = build.build_shim(toolchain, store)
+    again = shim.build_shim(toolchain, store)
     assert again.read_bytes() == sound
 
 

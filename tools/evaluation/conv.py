@@ -17,9 +17,15 @@ from evaluation.boost import Progress
 from evaluation.conv_data import Floats, Labelled, load
 from evaluation.table import Line, Remark, Target
 from tilewright.learn import evaluation
-from tilewright.learn.baselines import score_by_mean, score_by_nearest
 from tilewright.learn.dataset import Dataset
-from tilewright.learn.efficiency import Efficiency, compute_efficiencies, evaluate_random, evaluate_scores
+from tilewright.learn.efficiency import (
+    Efficiency,
+    compute_efficiencies,
+    evaluate_random,
+    evaluate_scores,
+    score_by_mean,
+    score_by_nearest,
+)
 from tilewright.learn.evaluation import Split
 from tilewright.learn.training import fit_model, predict
 from tilewright.learn.training_config import TrainingConfig

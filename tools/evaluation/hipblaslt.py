@@ -13,8 +13,7 @@ from evaluation.foreign import columns, tensile_tile
 from evaluation.hipblaslt_data import Sweep, load
 from evaluation.table import Line, Remark, Target
 from tilewright.arch import load as load_gpu
-from tilewright.learn.baselines import score_by_mean, score_by_nearest
-from tilewright.learn.efficiency import Efficiency, evaluate_random, evaluate_scores
+from tilewright.learn.efficiency import Efficiency, evaluate_random, evaluate_scores, score_by_mean, score_by_nearest
 from tilewright.learn.splits import check_apart, make_folds, merge_near
 from tilewright.ops.cost_model import tiled
 

@@ -15,8 +15,7 @@ from evaluation.boost import Floats, Progress, Trees, fit_predict, side_by_side
 from evaluation.miopen_data import FindDb, load
 from evaluation.table import Line, Remark, Target
 from tilewright.arch import load as load_gpu
-from tilewright.learn.baselines import score_by_mean, score_by_nearest
-from tilewright.learn.efficiency import evaluate_random, evaluate_scores
+from tilewright.learn.efficiency import evaluate_random, evaluate_scores, score_by_mean, score_by_nearest
 from tilewright.learn.splits import check_apart, make_folds, merge_near
 
 DATA = "MIOpen gfx90a"

@@ -16,8 +16,7 @@ from evaluation.boost import Floats, Progress, Trees, fit_predict, side_by_side,
 from evaluation.foreign import columns, gpu, plain_tile, rate
 from evaluation.moe_data import BITS, STAGES, Candidates, enough, load
 from evaluation.table import Line, Remark, Target
-from tilewright.learn.baselines import score_by_mean, score_by_nearest
-from tilewright.learn.efficiency import Efficiency, evaluate_random, evaluate_scores
+from tilewright.learn.efficiency import Efficiency, evaluate_random, evaluate_scores, score_by_mean, score_by_nearest
 from tilewright.learn.splits import check_apart
 from tilewright.ops.cost_model import tiled
 

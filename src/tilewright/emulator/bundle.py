@@ -1,29 +1,30 @@
-"""Bundles: files that hold the code objects of several GPUs."""
+"""Bundles: files that hold the code objects of several GPUs. They are read from bytes, or at an address in memory."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import struct
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from tilewright.emulator.faults import CodeObjectError
 
 # clang-offload-bundler's formats (LLVM, "Clang Offload Bundler").
 _PLAIN = b"__CLANG_OFFLOAD_BUNDLE__"
 _COMPRESSED = b"CCOB"
-_ELF = b"\x7fELF"
+ELF = b"\x7fELF"
 _ZLIB, _ZSTD = 0, 1
-_WRAPPER = struct.Struct("<IIQQ")  # __CudaFatBinaryWrapper: magic, version, address of the bundle, unused
-WRAPPER_BYTES = _WRAPPER.size
-_WRAPPER_MAGIC = 0x48495046  # "HIPF"
 # After magic, version (u16) and method (u16): file size in bytes (from version 2 on), unpacked size in bytes, hash.
 _SIZES = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
+# More entries than any bundle has: a larger number means damage.
+_MOST_ENTRIES = 4096
 
 
 def find_code_object(data: bytes, arch: str) -> bytes:
     """Return the code object for `arch` in a bundle, or `data` itself if it is a code object."""
-    if data.startswith(_ELF):
+    if data.startswith(ELF):
         return data
     entries = read_bundle(data)
     found = [code for target, code in entries.items() if _parse_arch(target) == arch]
@@ -46,22 +47,17 @@ def read_bundle(data: bytes) -> Mapping[str, bytes]:
         raise CodeObjectError(f"the bundle is damaged: {error}") from error
 
 
+def list_archs(bundle: bytes) -> list[str]:
+    """Return the GPUs that a bundle has code for."""
+    return [arch for arch in map(_parse_arch, read_bundle(bundle)) if arch]
+
+
 def read_bundle_size(header: bytes) -> int | None:
     """Return the size of a bundle if its header states it: only compressed ones from version 2 on do."""
     if not header.startswith(_COMPRESSED) or len(header) < 32:
         return None
     version = struct.unpack_from("<H", header, 4)[0]
     return int(_SIZES[version].unpack_from(header, 8)[0]) if version in (2, 3) else None
-
-
-def read_wrapped_address(wrapper: bytes) -> int:
-    """Return the address of the bundle that a HIP fat binary wrapper points to."""
-    if len(wrapper) != WRAPPER_BYTES:
-        raise CodeObjectError(f"a fat binary wrapper has {WRAPPER_BYTES} bytes, not {len(wrapper)}")
-    magic, version, address, _ = _WRAPPER.unpack(wrapper)
-    if magic != _WRAPPER_MAGIC or version != 1:
-        raise CodeObjectError(f"it is not a HIP fat binary wrapper: magic {magic:#x}, version {version}")
-    return int(address)
 
 
 def _read_entries(data: bytes) -> Mapping[str, bytes]:
@@ -122,3 +118,67 @@ def _parse_arch(target: str) -> str:
 
 def _format_targets(entries: Mapping[str, bytes]) -> str:
     return ", ".join(entries) if entries else "nothing"
+
+
+def read_image_at(address: int) -> bytes:
+    """Return a copy of the bundle or code object at an address. Never reads unmapped memory."""
+    room = _count_readable_bytes(address)
+    header = ctypes.string_at(address, min(room, 64))
+    if header.startswith(_PLAIN):
+        size = _find_bundle_end(address, room)
+    elif header.startswith(_COMPRESSED):
+        # A bundle of version 1 does not state its size; unpacking ignores the bytes after it.
+        size = read_bundle_size(header) or room
+    elif header.startswith(ELF):
+        size = _find_elf_end(header, room)
+    else:
+        raise CodeObjectError(f"it is neither a code object nor a bundle: it begins with {header[:8]!r}")
+    if size > room:
+        raise CodeObjectError(f"its header states {size} bytes, but only {room} are readable")
+    return ctypes.string_at(address, size)
+
+
+def _find_bundle_end(address: int, room: int) -> int:
+    """Return the end of the last entry of a bundle."""
+    at = len(_PLAIN)
+    (count,) = struct.unpack("<Q", _read_table(address, at, 8, room))
+    if count > _MOST_ENTRIES:
+        raise CodeObjectError(f"the bundle is damaged: it states {count} entries")
+    at += 8
+    end = at
+    for _ in range(count):
+        offset, size, name = struct.unpack("<QQQ", _read_table(address, at, 24, room))
+        at += 24 + name
+        end = max(end, offset + size, at)
+    return end
+
+
+def _find_elf_end(header: bytes, room: int) -> int:
+    """Return the end of the section headers: linkers put them last."""
+    if len(header) < 64:
+        raise CodeObjectError(f"an ELF header has 64 bytes, but only {len(header)} are readable")
+    (offset,) = struct.unpack_from("<Q", header, 40)  # e_shoff
+    size, count = struct.unpack_from("<HH", header, 58)  # e_shentsize, e_shnum
+    end = offset + size * count
+    if not 64 <= end <= room:
+        raise CodeObjectError(f"its section headers end at byte {end}, but {room} bytes are readable")
+    return int(end)
+
+
+def _read_table(address: int, at: int, size: int, room: int) -> bytes:
+    if at + size > room:
+        raise CodeObjectError(f"the bundle is damaged: its table of entries extends past {room} bytes")
+    return ctypes.string_at(address + at, size)
+
+
+def _count_readable_bytes(address: int) -> int:
+    """Return the number of readable bytes from an address to the end of contiguously mapped memory."""
+    end = address
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        span, access = line.split(maxsplit=2)[:2]
+        first, last = (int(number, 16) for number in span.split("-"))
+        if first <= end < last and access.startswith("r"):
+            end = last
+    if end == address:
+        raise CodeObjectError(f"the memory at {address:#x} is not readable")
+    return end - address

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import RLock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,12 +22,12 @@ from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import AUTO, Counters, Launch, Mode
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
+from tilewright.emulator.native.library import EngineLibrary
+from tilewright.emulator.native.lower import LoweredKernel
+from tilewright.emulator.native.native_engine import BATCH_WAVES as NATIVE_BATCH_WAVES
+from tilewright.emulator.native.native_engine import NativeEngine, prepare_native
 from tilewright.emulator.numpy_engine import LIMIT, Budget, NumpyEngine
 from tilewright.emulator.program import Listing, Program, make_listing
-
-if TYPE_CHECKING:
-    from tilewright.emulator.native.library import EngineLibrary
-    from tilewright.emulator.native.lower import LoweredKernel
 
 # Waves that run together. A larger batch makes each step cheaper per wave, until the registers no longer fit the
 # caches. Work-groups of one batch may wait for each other; those of a later batch have not started.
@@ -135,11 +134,9 @@ class EmulatedDevice:
         `engine` is "numpy", "native" (in C, compiled at its first use), or "auto": the native one if it supports the
         kernel, else NumPy.
         """
-        from tilewright.emulator.native.choose import prepare_native  # noqa: PLC0415  (not all launches need it)
-
         self._check_launch(kernel, launch)
         with self._lock, np.errstate(all="ignore"):
-            native = prepare_native(kernel, engine)
+            native = prepare_native(kernel.program, kernel.code, kernel.descriptor, engine)
             return _LaunchRun(self, kernel, launch, mode, detailed, turned).run(Budget(limit), batch_waves, native)
 
     def _check_launch(self, kernel: DeviceKernel, launch: Launch) -> None:
@@ -202,12 +199,9 @@ class _LaunchRun:
     def _run_native(
         self, start: EntryState, budget: Budget, batch_waves: int, library: EngineLibrary, lowered: LoweredKernel
     ) -> None:
-        from tilewright.emulator.native.native_engine import BATCH_WAVES as LARGEST  # noqa: PLC0415
-        from tilewright.emulator.native.native_engine import NativeEngine  # noqa: PLC0415
-
         engine = NativeEngine(library, lowered, self._kernel.code, self._counters, budget.instructions)
         total = self._launch.grid.count
-        waves = batch_waves if self._private_bytes else max(batch_waves, LARGEST)
+        waves = batch_waves if self._private_bytes else max(batch_waves, NATIVE_BATCH_WAVES)
         at_once = max(waves // start.waves_per_block, 1)
         scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
         for first in range(0, total, at_once):

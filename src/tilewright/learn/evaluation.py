@@ -11,12 +11,25 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Notice, emit, report_task
-from tilewright.learn import training
-from tilewright.learn.baselines import score_by_mean, score_by_nearest, score_randomly
 from tilewright.learn.dataset import Dataset
-from tilewright.learn.efficiency import Efficiency, compute_efficiencies, evaluate_random, evaluate_scores
+from tilewright.learn.efficiency import (
+    Efficiency,
+    compute_efficiencies,
+    evaluate_random,
+    evaluate_scores,
+    score_by_mean,
+    score_by_nearest,
+    score_randomly,
+)
 from tilewright.learn.splits import check_apart, compute_ward_clusters, make_folds
-from tilewright.learn.training import NEAR, TrainedModel, fit_model, group_near_problems
+from tilewright.learn.training import (
+    NEAR,
+    TrainedModel,
+    check_problems,
+    compute_scores,
+    fit_model,
+    group_near_problems,
+)
 from tilewright.learn.training_config import TrainingConfig
 from tilewright.select.bundle import RELEVANCE, Bundle
 
@@ -114,7 +127,7 @@ def evaluate_config(
     data: Dataset, recipe: TrainingConfig, splits: Sequence[Split] | None = None, *, tries: int = 1, few: bool = False
 ) -> Evaluation:
     """The figures of models trained with a config on each split; with `tries` every fold tunes its own."""
-    training.check_problems(data, few=few)
+    check_problems(data, few=few)
     judged = []
     gains = []
     for split in splits if splits is not None else make_default_splits(data):
@@ -136,7 +149,7 @@ def predict_held_out(
         for fold in np.unique(split.fold):
             model = fit_model(data.select_problems(split.fold != fold), recipe, tries=tries)
             here = split.get_row_folds(data) == fold
-            found[here] = training.compute_scores(model, data.select_problems(split.fold == fold))
+            found[here] = compute_scores(model, data.select_problems(split.fold == fold))
             models.append(model)
             advance()
     return found, models
@@ -215,6 +228,6 @@ def _compute_means(data: Dataset, recipe: TrainingConfig, seen: Integers, test: 
     model = fit_model(data.select_problems(seen), recipe)
     learned, analytical = (
         float(compute_efficiencies(judged.problem, judged.us, scores).mean())
-        for scores in (training.compute_scores(model, judged), np.log(judged.estimate))
+        for scores in (compute_scores(model, judged), np.log(judged.estimate))
     )
     return learned, analytical

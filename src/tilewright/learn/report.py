@@ -5,18 +5,48 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.bench.report.style import Picture
-from tilewright.learn import report_plots
+from tilewright.bench.report.style import BEST, QUIET, SECOND, Picture, create_figure, render_picture, set_plain_numbers
 from tilewright.learn.dataset import Dataset
 from tilewright.learn.efficiency import Efficiency, compute_efficiencies
-from tilewright.learn.evaluation import ANALYTICAL, LEARNED, METHODS, CurvePoint, Evaluation
+from tilewright.learn.evaluation import (
+    ANALYTICAL,
+    LEARNED,
+    METHODS,
+    NEIGHBOUR,
+    ONE_BEST,
+    RANDOM,
+    CurvePoint,
+    Evaluation,
+)
 from tilewright.ops.fields import format_tokens
 from tilewright.ops.problem_text import list_problem_fields
 from tilewright.ops.problem_values import format_problem_value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+PAGE = "report.html"
+# The number of worst problems to show: as many as a person can look into.
+WORST = 12
+COLUMNS = ("mean", "median", "P10", "minimum", "top 1", "top 5")
+# One colour for each method in all plots; they also differ in lightness, for colour-blind readers.
+_COLOURS = {
+    LEARNED: BEST,
+    ANALYTICAL: SECOND,
+    NEIGHBOUR: "#3f8f5b",
+    ONE_BEST: QUIET,
+    RANDOM: "#c4c4c4",
+}
+# The most points of a scatter plot: more would hide each other.
+_MOST_POINTS = 6000
 
 
 def describe_problems(data: Dataset) -> tuple[str, ...]:
@@ -42,12 +72,6 @@ def _find_shared(fields: Sequence[Mapping[str, Any]]) -> set[str]:
     if not others:
         return set()
     return {name for name, value in first.items() if all(each.get(name) == value for each in others)}
-
-
-PAGE = "report.html"
-# The number of worst problems to show: as many as a person can look into.
-WORST = 12
-COLUMNS = ("mean", "median", "P10", "minimum", "top 1", "top 5")
 
 
 @dataclass(frozen=True)
@@ -123,21 +147,21 @@ def _make_plots(found: Evaluation, curve: Sequence[CurvePoint], ranker: bool) ->
             "efficiency",
             "Efficiency of the choices",
             "The lower and further right a line, the better: few problems are far from their best.",
-            report_plots.plot_efficiency_cdf(found),
+            _plot_efficiency_cdf(found),
         ),
         LearningPlot(
             "predicted",
             "Predicted against measured",
             "Left: times as estimated without any measurement. Right: how much slower than its problem's best each "
             "kernel is, as predicted; only this order determines a choice.",
-            report_plots.plot_predictions(found, ranker),
+            _plot_predictions(found, ranker),
         ),
         LearningPlot(
             "worst",
             "Worst problems",
             f"The {len(worst)} problems whose learned choice was furthest from the best "
             f"({found.judged[0].split.name}).",
-            report_plots.plot_worst_problems(
+            _plot_worst_problems(
                 [each.problem for each in worst],
                 [each.efficiency for each in worst],
                 [each.analytical for each in worst],
@@ -146,12 +170,10 @@ def _make_plots(found: Evaluation, curve: Sequence[CurvePoint], ranker: bool) ->
     ]
     if any(found.gain.values()):
         text = "The features that the trees split by. A feature that is redundant with another shares its gain with it."
-        plots.append(
-            LearningPlot("features", "Feature importance", text, report_plots.plot_feature_importance(found.gain))
-        )
+        plots.append(LearningPlot("features", "Feature importance", text, _plot_feature_importance(found.gain)))
     if curve:
         text = "How many problems must be measured before a model pays off. Means over several draws."
-        plots.append(LearningPlot("curve", "Learning curve", text, report_plots.plot_learning_curve(curve)))
+        plots.append(LearningPlot("curve", "Learning curve", text, _plot_learning_curve(curve)))
     return plots
 
 
@@ -202,3 +224,133 @@ def _make_worst_row(each: WorstChoice) -> dict[str, str]:
         "best": each.best,
         "best_us": f"{each.best_us:.4g}",
     }
+
+
+@render_picture
+def _plot_efficiency_cdf(found: Evaluation) -> Figure:
+    """For each split: the share of problems with at most a given efficiency."""
+    figure, panels = create_figure(5.2 * len(found.judged), 4.5, columns=len(found.judged))
+    for axes, judged in zip(panels, found.judged, strict=True):
+        least = 1.0
+        for name in reversed(METHODS):
+            each = np.sort(compute_efficiencies(found.data.problem, found.data.us, judged.scores[name]))
+            share = np.arange(1, len(each) + 1) / len(each)
+            if name in (LEARNED, ANALYTICAL, NEIGHBOUR):  # the others may lie far to the left
+                least = min(least, float(np.percentile(each, 3)))
+            axes.step(
+                100 * each,
+                100 * share,
+                where="post",
+                color=_COLOURS[name],
+                linewidth=2.4 if name == LEARNED else 1.5,
+                label=f"{name}, mean {100 * judged.figures[name].mean:.1f} %",
+                zorder=3 if name in (LEARNED, ANALYTICAL) else 2,
+            )
+        axes.set_xlim(max(0, 100 * least - 2), 100.3)
+        axes.set_ylim(0, 100)
+        axes.set_title(judged.split.name)
+        axes.set_xlabel("efficiency: best time / chosen kernel's time, %")
+        axes.set_ylabel("problems at or below it, %")
+        handles, labels = axes.get_legend_handles_labels()
+        axes.legend(handles[::-1], labels[::-1], loc="upper center", bbox_to_anchor=(0.48, -0.15), ncols=2)
+    return figure
+
+
+@render_picture
+def _plot_predictions(found: Evaluation, ranker: bool) -> Figure:
+    """Estimates over times, and each kernel's slowdown compared with the best, predicted and measured."""
+    data, judged = found.data, found.judged[0]
+    drawn = np.random.default_rng(0).permutation(len(data))[:_MOST_POINTS]
+    figure, (left, right) = create_figure(10.4, 4.6, columns=2)
+    _draw_scatter(left, data.estimate[drawn], data.us[drawn], _COLOURS[ANALYTICAL])
+    off = np.abs(np.log(data.estimate / data.us))
+    left.set_title(f"analytical: median error {100 * float(np.expm1(np.median(off))):.0f} %")
+    left.set_xlabel("estimated, µs")
+    left.set_ylabel("measured, µs")
+    measured = data.us / data.best
+    learned = _compute_slowdown(data.problem, judged.scores[LEARNED])
+    if ranker:
+        learned = _compute_slowdown(data.problem, _compute_ranks(data.problem, judged.scores[LEARNED]))
+    _draw_scatter(right, learned[drawn], measured[drawn], _COLOURS[LEARNED])
+    right.set_title(f"learned, {judged.split.name}")
+    right.set_xlabel("rank in the learned order" if ranker else "predicted time / predicted best")
+    right.set_ylabel("measured time / measured best")
+    return figure
+
+
+def _compute_ranks(problem: NDArray[np.int64], scores: Floats) -> Floats:
+    """The logarithm of each row's rank in its problem."""
+    order = np.lexsort((scores, problem))
+    start = np.flatnonzero(np.diff(problem[order], prepend=-1))
+    place = np.arange(len(order)) - np.repeat(start, np.diff(start, append=len(order)))
+    ranks = np.empty(len(order))
+    ranks[order] = np.log1p(place)
+    return ranks
+
+
+def _compute_slowdown(problem: NDArray[np.int64], scores: Floats) -> Floats:
+    best = np.full(int(problem.max()) + 1, np.inf)
+    np.minimum.at(best, problem, scores)
+    return np.asarray(np.exp(np.minimum(scores - best[problem], 50)))
+
+
+def _draw_scatter(axes: Axes, x: Floats, y: Floats, colour: str) -> None:
+    axes.scatter(x, y, s=6, color=colour, alpha=0.25, linewidths=0, rasterized=True)
+    low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
+    axes.plot([low, high], [low, high], color="#333333", linewidth=0.9)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(low / 1.05, high * 1.05)
+    axes.set_ylim(low / 1.05, high * 1.05)
+    for axis in (axes.xaxis, axes.yaxis):
+        set_plain_numbers(axis)
+
+
+@render_picture
+def _plot_worst_problems(labels: Sequence[str], learned: Sequence[float], analytical: Sequence[float]) -> Figure:
+    """The problems with the worst choices, worst on top, with the efficiency of the analytical order."""
+    figure, (axes,) = create_figure(8.6, 0.34 * len(labels) + 1.1)
+    place = np.arange(len(labels))
+    axes.barh(place, [100 * e for e in learned], height=0.62, color=_COLOURS[LEARNED], label=LEARNED)
+    axes.plot(
+        [100 * e for e in analytical], place, "D", color=_COLOURS[ANALYTICAL], markersize=5, label=ANALYTICAL, zorder=4
+    )
+    axes.set_yticks(place, labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlim(0, 102)
+    axes.set_xlabel("efficiency, %")
+    figure.legend(loc="outside upper right", ncols=2)
+    return figure
+
+
+@render_picture
+def _plot_feature_importance(gain: Mapping[str, float], most: int = 20) -> Figure:
+    """The features with the highest gain."""
+    first = sorted(gain.items(), key=lambda pair: -pair[1])[:most]
+    figure, (axes,) = create_figure(6.4, 0.25 * len(first) + 0.9)
+    place = np.arange(len(first))
+    axes.barh(place, [100 * share for _, share in first], height=0.66, color=_COLOURS[LEARNED])
+    axes.set_yticks(place, [name for name, _ in first], fontsize=8)
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_xlabel("share of the total gain of all splits, %")
+    return figure
+
+
+@render_picture
+def _plot_learning_curve(curve: Sequence[CurvePoint]) -> Figure:
+    """Mean efficiency over the number of measured problems."""
+    figure, (axes,) = create_figure(6.4, 3.4)
+    problems = [point.problems for point in curve]
+    axes.plot(problems, [100 * p.learned for p in curve], "o-", color=_COLOURS[LEARNED], label=LEARNED)
+    axes.plot(problems, [100 * p.analytical for p in curve], "--", color=_COLOURS[ANALYTICAL], label=ANALYTICAL)
+    axes.set_xscale("log")
+    axes.set_xticks(problems, [str(n) for n in problems])
+    axes.minorticks_off()
+    axes.set_xlabel("training problems")
+    axes.set_ylabel("mean efficiency, %")
+    axes.legend(loc="center right")
+    return figure

@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.codegen.build_files import cmake, make, ninja
-from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe, LibraryTarget
+from tilewright.codegen.build_files.recipe import (
+    HEADERS,
+    OBJECT_LIST,
+    PRODUCTS,
+    RECIPE,
+    BuildStep,
+    CompileRecipe,
+    LibraryTarget,
+    Slot,
+    Word,
+)
+from tilewright.codegen.build_files.template import escape_dollars, fill_template, format_shell_command
 
 __all__ = ["BUILD_SYSTEMS", "BuildStep", "BuildSystem", "CompileRecipe", "LibraryTarget", "find_build_system"]
-
 
 # Characters with a special meaning in dependency files that the tools do not escape: a name with one of them is split
 # or read as a rule. Determined by building with each printable character in a file name and in a folder name, with
 # ninja 1.11, GNU make 4.3 and CMake 3.25 (for both); tests/codegen/test_wrap_odd_names.py repeats this.
-_NINJA = frozenset("&'*;<>?\\^`|\t")
-_MAKE = frozenset(":;=[\\|\t")
-_CMAKE = _NINJA | _MAKE | frozenset("#$")
+_NINJA_REFUSED = frozenset("&'*;<>?\\^`|\t")
+_MAKE_REFUSED = frozenset(":;=[\\|\t")
+_CMAKE_REFUSED = _NINJA_REFUSED | _MAKE_REFUSED | frozenset("#$")
 # CMake writes absolute paths into its files.
-_CMAKE_FOLDERS = _CMAKE | frozenset('%]"')
+_CMAKE_REFUSED_FOLDERS = _CMAKE_REFUSED | frozenset('%]"')
+
+_CMAKE_PLAIN = re.compile(r"[A-Za-z0-9_./=+,:-]+")  # needs no quoting
+_NINJA_SLOTS = {
+    Slot.SOURCE: "$in",
+    Slot.PRODUCT: "$out",
+    Slot.DEPFILE: "$out.d",
+    Slot.UNIT: "-cuid=$kernel",
+    Slot.OBJECTS: f"@{OBJECT_LIST}",
+}
+_MAKE_SLOTS = {
+    Slot.SOURCE: "$<",
+    Slot.PRODUCT: "$@",
+    Slot.DEPFILE: "$@.d",
+    Slot.UNIT: "-cuid=$*",
+    Slot.OBJECTS: f"@{OBJECT_LIST}",
+}
 
 
 @dataclass(frozen=True)
@@ -47,14 +74,113 @@ class BuildSystem:
                 )
 
 
-BUILD_SYSTEMS = (
-    BuildSystem("cmake", cmake.FILE, cmake.render, "cmake -B build && cmake --build build", _CMAKE, _CMAKE_FOLDERS),
-    BuildSystem("ninja", ninja.FILE, ninja.render, "ninja", _NINJA),
-    BuildSystem("make", make.FILE, make.render, "make -j", _MAKE),
-)
-
-
 def find_build_system(name: str) -> BuildSystem:
     """Find a build system by name."""
     known = {system.name: system for system in BUILD_SYSTEMS}
     return known[choose("build system", name, known)]
+
+
+def _render_cmake(library: LibraryTarget) -> str:
+    """Render CMakeLists.txt. No language is enabled: CMake only runs the commands of the recipe."""
+    return fill_template(
+        "CMakeLists.txt.j2",
+        library=library,
+        steps=library.recipe.steps,
+        compiler=_format_cmake_literal(library.recipe.compiler),
+        product=_format_cmake_product,
+        command=_format_cmake_command,
+        link=_format_cmake_words(library.link_words, library.file, ""),
+        headers=HEADERS,
+        products=PRODUCTS,
+        object_list=OBJECT_LIST,
+        recipe=RECIPE,
+    )
+
+
+def _format_cmake_product(suffix: str) -> str:
+    return f"{PRODUCTS}/${{kernel}}{suffix}"
+
+
+def _format_cmake_command(step: BuildStep) -> str:
+    return _format_cmake_words(step.words, _format_cmake_product(step.product), step.source)
+
+
+def _format_cmake_words(words: Iterable[Word], product: str, source: str) -> str:
+    """Format the arguments of a command. Product paths are relative to the build folder, where CMake runs commands."""
+    slots = {
+        Slot.SOURCE: f'"${{here}}/${{kernel}}{source}"',
+        Slot.PRODUCT: f'"{product}"',
+        Slot.DEPFILE: f'"{product}.d"',
+        Slot.UNIT: '"-cuid=${kernel}"',
+        Slot.OBJECTS: f'"@${{here}}/{OBJECT_LIST}"',
+    }
+    return " ".join(slots[word] if isinstance(word, Slot) else _format_cmake_literal(word) for word in words)
+
+
+def _format_cmake_literal(text: str) -> str:
+    """Format a text so that CMake reads it literally: as a bracket argument, unless it is plain."""
+    if _CMAKE_PLAIN.fullmatch(text):
+        return text
+    level = "="
+    while f"]{level}]" in text:
+        level += "="
+    return f"[{level}[{text}]{level}]"
+
+
+def _render_ninja(library: LibraryTarget) -> str:
+    """Render build.ninja."""
+    return fill_template(
+        "build.ninja.j2",
+        library=library,
+        steps=library.recipe.steps,
+        compiler=escape_dollars(_format_shell_default(library.recipe.compiler)),
+        command=lambda step: format_shell_command(step.words, _NINJA_SLOTS),
+        link=format_shell_command(library.link_words, _NINJA_SLOTS),
+        edge=_format_ninja_edge,
+        object_list=OBJECT_LIST,
+    )
+
+
+def _format_ninja_edge(step: BuildStep, kernel: str) -> str:
+    needed = " ".join(["", "|", *step.embedded_products(kernel)]) if step.embeds else ""
+    return f"build {step.product_path(kernel)}: {step.name} {kernel}{step.source}{needed}"
+
+
+def _format_shell_default(path: str) -> str:
+    r"""Format a path as the default in `"${VARIABLE:-…}"`, where these characters need a backslash."""
+    return "".join(f"\\{c}" if c in '\\"$`}' else c for c in path)
+
+
+def _render_make(library: LibraryTarget) -> str:
+    """Render a Makefile for GNU make."""
+    return fill_template(
+        "Makefile.j2",
+        library=library,
+        steps=library.recipe.steps,
+        # In the value of a variable, unlike in a recipe, # would start a comment.
+        compiler=escape_dollars(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
+        command=lambda step: format_shell_command(step.words, _MAKE_SLOTS),
+        link=format_shell_command(library.link_words, _MAKE_SLOTS),
+        prerequisites=_format_make_prerequisites,
+        products=PRODUCTS,
+        object_list=OBJECT_LIST,
+        recipe=RECIPE,
+    )
+
+
+def _format_make_prerequisites(step: BuildStep) -> str:
+    return " ".join([f"%{step.source}", *(f"{PRODUCTS}/%{need}" for need in step.needs), RECIPE])
+
+
+BUILD_SYSTEMS = (
+    BuildSystem(
+        "cmake",
+        "CMakeLists.txt",
+        _render_cmake,
+        "cmake -B build && cmake --build build",
+        _CMAKE_REFUSED,
+        _CMAKE_REFUSED_FOLDERS,
+    ),
+    BuildSystem("ninja", "build.ninja", _render_ninja, "ninja", _NINJA_REFUSED),
+    BuildSystem("make", "Makefile", _render_make, "make -j", _MAKE_REFUSED),
+)

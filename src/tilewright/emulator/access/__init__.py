@@ -23,16 +23,16 @@ _FAMILIES = {
 }
 # They write back or invalidate caches, which are not emulated. LLVM's wait counting does not count buffer_…; on gfx12
 # the load counter counts global_inv, and the store counter the others.
-_CACHE_CONTROL = frozenset(
+CACHE_CONTROL = frozenset(
     ("buffer_wbl2", "buffer_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_gl0_inv", "buffer_gl1_inv")
 )
-_COUNTED_CACHE_CONTROL = {"global_inv": "load", "global_wb": "store", "global_wbinv": "store"}
+COUNTED_CACHE_CONTROL = {"global_inv": "load", "global_wb": "store", "global_wbinv": "store"}
 
 
 def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
     """Return the step of a memory instruction; None for other instructions."""
     name = normalize_name(instruction.mnemonic)
-    if name in _CACHE_CONTROL or name in _COUNTED_CACHE_CONTROL:
+    if name in CACHE_CONTROL or name in COUNTED_CACHE_CONTROL:
         return _translate_cache_control(name, instruction, code)
     for prefix, build in _FAMILIES.items():
         if name.startswith(prefix):
@@ -44,7 +44,7 @@ def _translate_cache_control(name: str, instruction: Instruction, code: LoadedCo
     check_modifiers(instruction, code, CACHE_POLICY)
     if instruction.operands:
         raise code.unknown("this form of its operands", instruction)
-    kind = _COUNTED_CACHE_CONTROL.get(name)
+    kind = COUNTED_CACHE_CONTROL.get(name)
 
     def execute(group: WaveGroup) -> None:
         if kind is not None:

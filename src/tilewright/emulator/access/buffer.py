@@ -41,7 +41,7 @@ from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.memory import Index, Mask
 
-_MODIFIERS = CACHE_POLICY | {"offset", "offen", "idxen", "lds"}
+BUFFER_MODIFIERS = CACHE_POLICY | {"offset", "offen", "idxen", "lds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _translate_atomic(where: BufferAddress, operation: AtomicOperation, register
 
 def translate_buffer(name: str, instruction: Instruction, code: LoadedCode) -> Step:
     """Return the step of a buffer_… instruction."""
-    check_modifiers(instruction, code, _MODIFIERS)
+    check_modifiers(instruction, code, BUFFER_MODIFIERS)
     kind, _, rest = name.removeprefix("buffer_").partition("_")
     to_lds = rest.startswith("lds_") or bool(instruction.modifiers.get("lds"))
     if kind == "load" and to_lds:

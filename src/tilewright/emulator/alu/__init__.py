@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tilewright.emulator.alu.cross_lane import translate_cross_lane
 from tilewright.emulator.alu.instruction_context import InstructionContext
-from tilewright.emulator.alu.packed import translate_packed
+from tilewright.emulator.alu.packed import translate_dual, translate_packed
 from tilewright.emulator.alu.scalar import translate_scalar
 from tilewright.emulator.alu.vector import translate_vector
-from tilewright.emulator.alu.vopd import translate_dual
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import Step
 from tilewright.emulator.instruction import Instruction

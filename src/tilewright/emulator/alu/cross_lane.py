@@ -34,7 +34,8 @@ def _get_vector(site: InstructionContext, operand: Operand) -> int:
     return site.code.get_register(operand)
 
 
-def _get_scalar_destination(site: InstructionContext) -> int:
+def get_scalar_destination(site: InstructionContext) -> int:
+    """Return the scalar register that an instruction writes; exec is not supported."""
     register = site.scalar_register(site.destination, 1)
     if register >= EXEC:
         raise site.unknown(f"exec as the destination of {site.instruction.mnemonic}")
@@ -44,7 +45,7 @@ def _get_scalar_destination(site: InstructionContext) -> int:
 def _read_first_lane(site: InstructionContext) -> Step:
     site.check_modifiers()
     _, source = _get_operands(site, 2)
-    target = _get_scalar_destination(site)
+    target = get_scalar_destination(site)
     if source.kind == "s":  # a scalar register is the same in all lanes
         same = make_scalar_source(site, source, "u32")
 
@@ -73,7 +74,7 @@ def _make_lane_getter(site: InstructionContext, operand: Operand) -> Getter:
 def _read_lane(site: InstructionContext) -> Step:
     site.check_modifiers()
     _, source, lane = _get_operands(site, 3)
-    target, register, number = _get_scalar_destination(site), _get_vector(site, source), _make_lane_getter(site, lane)
+    target, register, number = get_scalar_destination(site), _get_vector(site, source), _make_lane_getter(site, lane)
 
     def execute(group: WaveGroup) -> None:
         group.s[target][...] = group.v[register][np.arange(group.waves), number(group)]

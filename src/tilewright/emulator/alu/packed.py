@@ -1,4 +1,4 @@
-"""Packed instructions: two elements at a time, dot products, and f16 mixed with f32."""
+"""Packed instructions (two elements at a time, dot products, f16 mixed with f32) and dual instructions (VOPD)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from tilewright.emulator.alu.float_mode import SubnormalMode, make_mode_step
 from tilewright.emulator.alu.instruction_context import PACKED_MODIFIERS, InstructionContext
 from tilewright.emulator.alu.operands import Getter, apply_function, make_vector_source, match_sources
 from tilewright.emulator.alu.results import make_finisher, make_register_writer, write_masked
+from tilewright.emulator.alu.vector import find_vector_operation, plan_operation
+from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import Step, WaveGroup
-from tilewright.emulator.instruction import Operand
+from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.float_functions import flush_subnormals
+from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.isa.numpy_form import make_function
 from tilewright.emulator.isa.operation import TYPES, Array, Operation
-from tilewright.emulator.isa.packed import find_signed_dot
-from tilewright.emulator.isa.table import DOT, PACKED, SATURATED_PACKED, VECTOR
+from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
+from tilewright.emulator.isa.table import VECTOR
 
-DOTS = DOT
-_MIXED = frozenset({"v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"})
+MIXED = frozenset({"v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"})
 
 
 def translate_packed(site: InstructionContext) -> Step | None:
@@ -33,7 +35,7 @@ def translate_packed(site: InstructionContext) -> Step | None:
         make = _make_pair_step if operation.result == "f32" else _make_halves_step
         kinds = (*operation.sources, operation.result)
         return make_mode_step(site, kinds, lambda subnormal: make(site, operation, subnormal))
-    if site.name in _MIXED:
+    if site.name in MIXED:
         site.check_modifiers(PACKED_MODIFIERS)
         return make_mode_step(site, ("f32", "f16"), lambda subnormal: _make_mixed_step(site, subnormal))
     dot = DOT.get(site.name) or find_signed_dot(site.name, *map(bool, site.get_bits("neg_lo", 3)[:2]))
@@ -275,3 +277,32 @@ def _make_rearranged_source(site: InstructionContext, operand: Operand, pick: _P
         return (low(group).astype(np.uint32) | (high(group).astype(np.uint32) << np.uint32(16))) ^ signs
 
     return rearrange_halves
+
+
+def translate_dual(instruction: Instruction, code: LoadedCode) -> Step:
+    """Return the step of two vector instructions issued as one (VOPD): both read before either writes."""
+    halves = [_read_dual_half(half, code) for half in (instruction, instruction.other) if half is not None]
+    kinds = [kind for _, operation in halves for kind in (*operation.sources, operation.result)]
+    return make_mode_step(halves[0][0], kinds, lambda subnormal: _make_dual_step(halves, subnormal))
+
+
+def _read_dual_half(instruction: Instruction, code: LoadedCode) -> tuple[InstructionContext, Operation]:
+    name = normalize_name(instruction.mnemonic.replace("v_dual_", "v_"))
+    site = InstructionContext(instruction, code, name)
+    site.check_modifiers()
+    operation = DOT.get(name) or find_vector_operation(site)
+    if operation is None or operation.second or not instruction.mnemonic.startswith("v_dual_"):
+        raise site.unknown(f"the half {instruction.mnemonic} of a pair")
+    return site, operation
+
+
+def _make_dual_step(halves: list[tuple[InstructionContext, Operation]], subnormal: SubnormalMode) -> Step:
+    (first, second) = (plan_operation(site, operation, subnormal) for site, operation in halves)
+
+    def execute(group: WaveGroup) -> None:
+        # A move returns the register itself: copy it before the other half writes to it.
+        one, other = np.array(first.compute(group)), np.array(second.compute(group))
+        first.write(group, one)
+        second.write(group, other)
+
+    return execute

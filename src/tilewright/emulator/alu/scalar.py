@@ -16,7 +16,8 @@ from tilewright.emulator.instruction import EXEC, Operand
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import make_function
 from tilewright.emulator.isa.operation import TYPES, Array, Operation
-from tilewright.emulator.isa.table import SAVE_EXEC, SCALAR, WRITE_EXEC
+from tilewright.emulator.isa.scalar import SAVE_EXEC, WRITE_EXEC
+from tilewright.emulator.isa.table import SCALAR
 
 Writer = Callable[[WaveGroup, Array], None]
 

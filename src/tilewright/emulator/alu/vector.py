@@ -26,11 +26,11 @@ from tilewright.emulator.alu.operands import (
 from tilewright.emulator.alu.results import Writer, make_finisher, make_mask_writer, make_register_writer, write_masked
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, VCC, Operand
-from tilewright.emulator.isa.bitop import bitop3
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import find_direct_ufunc, make_function
 from tilewright.emulator.isa.operation import TYPES, Array, Operation
 from tilewright.emulator.isa.table import COMPARE, SATURATED, vector_operations
+from tilewright.emulator.isa.vector import bitop3
 
 
 def translate_vector(site: InstructionContext) -> Step | None:

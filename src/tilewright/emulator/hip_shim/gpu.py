@@ -15,10 +15,9 @@ from tilewright.arch.occupancy import compute_occupancy
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.code_object import KernelResources, read_resources
 from tilewright.building.toolchain import Toolchain
-from tilewright.emulator.bundle import find_code_object, read_bundle
+from tilewright.emulator.bundle import ELF, find_code_object, list_archs, read_image_at
 from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
-from tilewright.emulator.hip_shim.code_images import ELF, read_image
 from tilewright.emulator.hip_shim.interface import LaunchRequest
 from tilewright.emulator.hip_shim.settings import LaunchRecord, get_settings, record_launch
 from tilewright.emulator.kernel_metadata import KernelMetadata
@@ -84,8 +83,8 @@ class EmulatedGpu:
 
     def keep_image(self, image: int, address: int) -> None:
         """Keep a copy of the code for this GPU in the image at an address, which its owner may free afterwards."""
-        data = read_image(address)
-        if not data.startswith(ELF) and self.arch.name not in (archs := _list_archs(data)):
+        data = read_image_at(address)
+        if not data.startswith(ELF) and self.arch.name not in (archs := list_archs(data)):
             there = ", ".join(archs) or "no GPU"
             raise NoCodeForGpuError(f"there is no code for {self.arch.name}, only for {there}. Build it for this GPU.")
         self._images[image] = find_code_object(data, self.arch.name)
@@ -170,9 +169,3 @@ def pack_arguments(kernel: KernelMetadata, request: LaunchRequest) -> bytes:
             raise LaunchFault(f"argument {number} of {len(explicit)} is missing: its pointer is null")
         room[argument.offset : argument.offset + argument.size] = ctypes.string_at(source, argument.size)
     return bytes(room)
-
-
-def _list_archs(bundle: bytes) -> list[str]:
-    """Return the GPUs that a bundle has code for. Targets look like hipv4-amdgcn-amd-amdhsa--gfx942:xnack-."""
-    targets = [target for target in read_bundle(bundle) if target.startswith("hip")]
-    return [target.rpartition("--")[2].partition(":")[0] for target in targets]

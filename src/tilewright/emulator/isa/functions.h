@@ -1,4 +1,4 @@
-/* The functions that expressions of the instruction table may call, for one lane. functions.py has the same ones over
+/* The functions that expressions of the instruction table may call, for one lane. numpy_form.py has the same ones over
  * NumPy arrays. Plain C11 with _Float16; compile with -fwrapv -ffp-contract=off. */
 #pragma once
 #include <math.h>

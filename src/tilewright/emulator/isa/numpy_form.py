@@ -1,4 +1,5 @@
-"""Operations as Python functions over arrays, compiled once from their expressions."""
+"""Operations as Python functions over arrays, compiled once from their expressions, and the functions that expressions
+may call."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.emulator.isa.functions import FUNCTIONS
-from tilewright.emulator.isa.operation import Array, Operation
+from tilewright.emulator.isa import fma_and_division, integer_functions
+from tilewright.emulator.isa.float_functions import FLOAT_FUNCTIONS, Function
+from tilewright.emulator.isa.operation import TYPES, Array, Operation, to_bits
 
 NAMES = "abcd"
 
@@ -28,6 +30,49 @@ _OPERATORS: dict[type[ast.AST], np.ufunc] = {
     ast.GtE: np.greater_equal,
     ast.Eq: np.equal,
     ast.NotEq: np.not_equal,
+}
+
+
+def _make_conversion(kind: np.dtype[Any]) -> Function:
+    """Return a cast. Integers keep their lowest bits; floats are rounded to nearest, ties to even."""
+
+    def convert(x: Any) -> Array:
+        return np.asarray(x).astype(kind, copy=False)
+
+    return convert
+
+
+def _make_float_view(kind: np.dtype[Any]) -> Function:
+    def to_float(bits: Array) -> Array:
+        return bits.view(kind)
+
+    return to_float
+
+
+def _list_public(module: Any) -> dict[str, Function]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    }
+
+
+# The functions that expressions may call. functions.h has the same in C; tests compare the names and the results.
+FUNCTIONS: dict[str, Function] = {
+    **{name: _make_conversion(kind) for name, kind in TYPES.items()},
+    **_list_public(integer_functions),
+    **_list_public(fma_and_division),
+    **FLOAT_FUNCTIONS,
+    "select": np.where,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "negation": np.logical_not,
+    "bits16": to_bits,
+    "bits32": to_bits,
+    "bits64": to_bits,
+    "float16": _make_float_view(TYPES["f16"]),
+    "float32": _make_float_view(TYPES["f32"]),
+    "float64": _make_float_view(TYPES["f64"]),
 }
 # Functions that are ufuncs themselves.
 _UFUNCS = {name: function for name, function in FUNCTIONS.items() if isinstance(function, np.ufunc)}

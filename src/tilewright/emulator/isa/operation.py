@@ -38,7 +38,7 @@ class Operation:
     """The operation of an instruction, as an expression in its sources a, b, c, d.
 
     The expression has the same meaning in Python for NumPy arrays and in C for one lane: operators, comparisons,
-    integers, conversions written as calls (`u64(a)`, `i32(a)`, `f32(a)`), and the functions of functions.py
+    integers, conversions written as calls (`u64(a)`, `i32(a)`, `f32(a)`), and the functions of numpy_form.py
     and functions.h, which have the same names. Types are u8 u16 u32 u64 i8 i16 i32 i64 f16 f32 f64. A source
     "mask" is one bit per lane, in scalar registers; "scc" is the SCC bit as u32; "old" before a type (`old f32`)
     is the old value of the destination. A source of type u16 or i16 of a scalar instruction is its 16-bit constant.

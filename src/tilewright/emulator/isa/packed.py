@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.emulator.isa.operation import Operation as Op
-from tilewright.emulator.isa.vector_float import VECTOR_FLOAT
-from tilewright.emulator.isa.vector_half import SATURATED_HALF, VECTOR_HALF
+from tilewright.emulator.isa.vector import SATURATED_HALF, VECTOR_FLOAT, VECTOR_HALF
 
 _SAME_NAME = (
     "add_f16", "mul_f16", "fma_f16", "min_f16", "max_f16", "min_num_f16", "max_num_f16", "minimum_f16", "maximum_f16",

@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.matrix.accumulate import make_accumulator
+from tilewright.emulator.matrix.arithmetic import (
+    has_equal_halves,
+    is_flushing,
+    make_accumulator,
+    make_multiplier,
+    make_scaled_multiplier,
+)
 from tilewright.emulator.matrix.modifiers import choose_formats, read_modifiers
-from tilewright.emulator.matrix.multiply import has_equal_halves, is_flushing, make_multiplier, make_scaled_multiplier
 from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
 
 _PREFIXES = ("v_mfma_", "v_wmma_", "v_smfmac_", "v_swmmac_")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.table import COMPARE, SAVE_EXEC, SCALAR, WRITE_EXEC, all_operations
+from tilewright.emulator.isa.scalar import SAVE_EXEC, WRITE_EXEC
+from tilewright.emulator.isa.table import COMPARE, SCALAR, all_operations
 from tilewright.emulator.native.handlers import HANDLERS, SIGNED_DOTS
 
 _C_TYPES = {

@@ -29,13 +29,14 @@ from tilewright.emulator.native.layout import (
 )
 from tilewright.emulator.native.lower_alu import lower_alu
 from tilewright.emulator.native.lower_control import INDIRECT, JUMPS, list_queue_numbers, lower_control
+from tilewright.emulator.native.lower_lds import lower_lds
 from tilewright.emulator.native.lower_matrix import lower_matrix
 from tilewright.emulator.native.lower_memory import lower_memory
 from tilewright.emulator.program import FaultStep, Program
 from tilewright.emulator.write_hazards import find_written_registers
 
 _LOWERERS: tuple[Callable[[Instruction, LoadedCode, LoweringTables], InstructionRecord | None], ...] = (
-    lower_control, lower_memory, lower_matrix, lower_alu,
+    lower_control, lower_memory, lower_lds, lower_matrix, lower_alu,
 )  # fmt: skip
 SPARE_REGISTERS = 2  # of the engine, after those of the kernel
 _PARTS = frozenset((NUMBERS["pair"], NUMBERS["halves"]))

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import re
-
 from tilewright.emulator.access.atomics import find_atomic
 from tilewright.emulator.access.elements import LDS_READS, LDS_WRITES, Element
+from tilewright.emulator.access.lds import PAIR
 from tilewright.emulator.access.operands import check_modifiers, get_number, get_operands, get_vector
 from tilewright.emulator.access.permute import swizzle_sources
 from tilewright.emulator.access.transpose import TRANSPOSES
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import LANES, InstructionRecord, LoweringTables, Permutation, make_record
+from tilewright.emulator.native.lower_memory import encode_atomic, make_element_flags
 
-_PAIR = re.compile(r"(read|write)2(st64)?_(b32|b64)")
 
-
-def lower_lds(
-    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
-) -> InstructionRecord | None:
-    """Return the record of a ds_… instruction; None for those that only NumPy supports."""
+def lower_lds(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
+    """Return the record of a ds_… instruction; None for others and for those that only NumPy supports."""
+    name = normalize_name(instruction.mnemonic)
+    if not name.startswith("ds_"):
+        return None
     rest = name.removeprefix("ds_")
     if rest in ("swizzle_b32", "bpermute_b32", "permute_b32"):
         return _lower_permute(rest, instruction, code, tables)
     queue = tables.queues["lds"]
-    if pair := _PAIR.fullmatch(rest):
+    if pair := PAIR.fullmatch(rest):
         return _lower_pair(pair[1] == "read", LDS_READS[pair[3]], 64 if pair[2] else 1, instruction, code, queue)
     check_modifiers(instruction, code, ("offset",))
     verb, _, kind = rest.partition("_")
@@ -47,18 +47,17 @@ def _lower_single(
     return None
 
 
-def _make_flags(element: Element) -> int:
-    half = {"": 0, "low": layout.D16, "high": layout.D16_HIGH}[element.half]
-    return half | (layout.SIGNED if element.signed else 0)
-
-
 def _lower_read(
     instruction: Instruction, code: LoadedCode, element: Element, bits: int, queue: int
 ) -> InstructionRecord:
     data, address = get_operands(instruction, code, (2,))
     out = layout.make_vector(get_vector(instruction, code, data, element.registers))
     where = [layout.make_vector(get_vector(instruction, code, address, 1))]
-    fields = {"offset": get_number(instruction, code, "offset"), "size": element.size, "flags": _make_flags(element)}
+    fields = {
+        "offset": get_number(instruction, code, "offset"),
+        "size": element.size,
+        "flags": make_element_flags(element),
+    }
     return make_record("lds_read", out, where, detail=bits, queue=queue, **fields)
 
 
@@ -66,7 +65,11 @@ def _lower_write(instruction: Instruction, code: LoadedCode, element: Element, q
     address, data = get_operands(instruction, code, (2,))
     where, nothing = layout.make_vector(get_vector(instruction, code, address, 1)), layout.make_operand(layout.NOTHING)
     sources = [where, nothing, layout.make_vector(get_vector(instruction, code, data, element.registers))]
-    fields = {"offset": get_number(instruction, code, "offset"), "size": element.size, "flags": _make_flags(element)}
+    fields = {
+        "offset": get_number(instruction, code, "offset"),
+        "size": element.size,
+        "flags": make_element_flags(element),
+    }
     return make_record("lds_write", None, sources, queue=queue, **fields)
 
 
@@ -90,8 +93,6 @@ def _lower_pair(
 
 
 def _lower_atomic(rest: str, instruction: Instruction, code: LoadedCode, queue: int) -> InstructionRecord:
-    from tilewright.emulator.native.lower_memory import encode_atomic  # noqa: PLC0415 - it calls this module
-
     old = "_rtn_" in rest
     operation = find_atomic(rest.replace("_rtn_", "_"), instruction, code)
     operands = get_operands(instruction, code, (1 + operation.operands + int(old),))

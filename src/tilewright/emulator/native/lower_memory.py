@@ -1,11 +1,12 @@
-"""Lower instructions that access memory and LDS. emulator/access interprets their names and operands."""
+"""Lower instructions that access memory. emulator/access interprets their names and operands."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
+from tilewright.emulator.access import CACHE_CONTROL, COUNTED_CACHE_CONTROL
 from tilewright.emulator.access.atomics import OPERATIONS, AtomicOperation, find_memory_atomic
+from tilewright.emulator.access.buffer import BUFFER_MODIFIERS
 from tilewright.emulator.access.elements import LOADS, STORES, Element
 from tilewright.emulator.access.lds_dma import find_dma_element
 from tilewright.emulator.access.operands import (
@@ -23,11 +24,8 @@ from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
-from tilewright.emulator.native.lower_lds import lower_lds
 
 _POLICY = CACHE_POLICY | {"offset"}
-_BUFFER = _POLICY | {"offen", "idxen", "lds"}
-_CACHE_CONTROL = re.compile(r"buffer_(wbl2|inv|wbinvl1|wbinvl1_vol|gl0_inv|gl1_inv)|global_(inv|wb|wbinv)")
 
 # In the order of the enumerations in atomics.h.
 _ATOMICS = (
@@ -40,7 +38,7 @@ _ATOMIC_TYPES = ("u32", "u64", "i32", "i64", "f32", "f64", "f16", "bf16")
 def lower_memory(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
     """Return the record of a memory instruction; None for others and for those that only NumPy supports."""
     name = normalize_name(instruction.mnemonic)
-    if _CACHE_CONTROL.fullmatch(name):
+    if name in CACHE_CONTROL or name in COUNTED_CACHE_CONTROL:
         return _lower_cache_control(name, instruction, code, tables)
     lower_kind = _FAMILIES.get(name.partition("_")[0], _lower_scalar)
     return lower_kind(name, instruction, code, tables)
@@ -63,9 +61,8 @@ def _lower_cache_control(
     name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
 ) -> InstructionRecord:
     check_modifiers(instruction, code, CACHE_POLICY)
-    if not name.startswith("global_"):
-        return make_record("nothing")
-    return make_record("occupy", queue=tables.queues["load" if name == "global_inv" else "store"])
+    kind = COUNTED_CACHE_CONTROL.get(name)
+    return make_record("nothing") if kind is None else make_record("occupy", queue=tables.queues[kind])
 
 
 def _lower_scalar(
@@ -248,7 +245,7 @@ def _make_scratch_address(
 def _lower_buffer(
     name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
 ) -> InstructionRecord | None:
-    check_modifiers(instruction, code, _BUFFER)
+    check_modifiers(instruction, code, BUFFER_MODIFIERS)
     kind, _, rest = name.removeprefix("buffer_").partition("_")
     if rest.startswith("lds_") or instruction.modifiers.get("lds"):
         if kind != "load":
@@ -325,5 +322,4 @@ _FAMILIES: dict[str, Callable[[str, Instruction, LoadedCode, LoweringTables], In
     "global": _lower_global,
     "flat": _lower_flat,
     "scratch": _lower_scratch,
-    "ds": lower_lds,
 }

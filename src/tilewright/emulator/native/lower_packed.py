@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from tilewright.emulator.alu.instruction_context import PACKED_MODIFIERS, InstructionContext
 from tilewright.emulator.alu.operands import match_sources
+from tilewright.emulator.alu.packed import MIXED
 from tilewright.emulator.alu.vector import find_vector_operation
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.packed import find_signed_dot
-from tilewright.emulator.isa.table import DOT, PACKED, SATURATED_PACKED
+from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
 from tilewright.emulator.native.lower_source import make_mask_source, make_source, set_output
-
-_MIXED = ("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
 
 
 def lower_packed(site: InstructionContext, tables: LoweringTables) -> InstructionRecord | None:
@@ -25,7 +23,7 @@ def lower_packed(site: InstructionContext, tables: LoweringTables) -> Instructio
         return _lower_move_pair(site, tables)
     if site.name in PACKED:
         return _lower_packed_halves(site, tables)
-    if site.name in _MIXED:
+    if site.name in MIXED:
         return _lower_mixed(site)
     operation = DOT.get(site.name) or find_signed_dot(site.name, *map(bool, site.get_bits("neg_lo", 3)[:2]))
     return None if operation is None else _lower_dot(site, operation)

@@ -1,4 +1,4 @@
-"""Run launches with the native engine. Results and counters are the same as those of emulator/numpy_engine.py."""
+"""Run launches with the native engine. Results, counters and faults are those of emulator/numpy_engine.py."""
 
 from __future__ import annotations
 
@@ -6,25 +6,76 @@ import _thread
 import ctypes
 import threading
 from collections import Counter
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.errors import DeviceError, choose
 from tilewright.base.knobs import job_count
 from tilewright.emulator.access.buffer_descriptor import is_gfx9
 from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.entry_state import EntryState, compute_thread_ids, make_scalar_registers
+from tilewright.emulator.faults import (
+    AlignmentFault,
+    BarrierFault,
+    CodeFault,
+    EndlessLoopFault,
+    Fault,
+    FaultLocation,
+    LdsFault,
+    MemoryFault,
+    TrapFault,
+)
 from tilewright.emulator.group import POISON, Batch
-from tilewright.emulator.launch import Counters
-from tilewright.emulator.native.faults import make_fault
-from tilewright.emulator.native.layout import LANES, AddressRange, NativeLaunch
-from tilewright.emulator.native.library import EngineLibrary
-from tilewright.emulator.native.lower import SPARE_REGISTERS, LoweredKernel
+from tilewright.emulator.launch import ENGINES, NATIVE, NUMPY, Counters
+from tilewright.emulator.memory import Memory
+from tilewright.emulator.native.layout import LANES, AddressRange, FaultRecord, NativeLaunch
+from tilewright.emulator.native.library import EngineLibrary, load_engine
+from tilewright.emulator.native.lower import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction, lower
 from tilewright.emulator.native.lower_control import make_capacities
 from tilewright.emulator.program import Program
 
 # Waves whose first registers are created together.
 BATCH_WAVES = 16384
+# In the order of the enumeration in types.h.
+_CODES = (
+    "none", "memory", "lds", "alignment", "unknown", "loop", "barrier", "jump", "rounding", "descriptor", "scratch",
+    "trap", "no room", "atomic", "inactive", "halves",
+)  # fmt: skip
+_lowered: WeakKeyDictionary[Program, LoweredKernel | UnsupportedInstruction] = WeakKeyDictionary()
+
+
+def prepare_native(
+    program: Program, code: LoadedCode, descriptor: Descriptor, engine: str
+) -> tuple[EngineLibrary, LoweredKernel] | None:
+    """Return the library and the lowered kernel for the native engine; None if the NumPy engine runs the kernel.
+
+    `engine` is one of `ENGINES`.
+    """
+    if choose("engine", engine, ENGINES) == NUMPY:
+        return None
+    compiled = load_engine()
+    if compiled is None:
+        if engine == NATIVE:
+            raise DeviceError("the native engine needs a clang that can compile it: see `tilewright doctor`")
+        return None
+    lowered = _lower_once(program, code, descriptor)
+    if isinstance(lowered, UnsupportedInstruction):
+        if engine == NATIVE:
+            raise DeviceError(
+                f"the native engine does not support '{lowered.instruction.text}' of {code.kernel}; NumPy does"
+            )
+        return None
+    return compiled, lowered
+
+
+def _lower_once(program: Program, code: LoadedCode, descriptor: Descriptor) -> LoweredKernel | UnsupportedInstruction:
+    found = _lowered.get(program)
+    if found is None:
+        found = _lowered[program] = lower(program, code, descriptor.entry, descriptor.vgprs)
+    return found
 
 
 class NativeEngine:
@@ -53,7 +104,7 @@ class NativeEngine:
         launch.range_count = len(ranges)
         launch.first_block, launch.blocks = first_block, blocks
         if self._run_interruptible(launch):
-            raise make_fault(launch, self._lowered, self._code, batch.memory)
+            raise _make_fault(launch, self._lowered, self._code, batch.memory)
         self._add_counters(launch)
 
     def _run_interruptible(self, launch: NativeLaunch) -> int:
@@ -143,3 +194,80 @@ class NativeEngine:
         counters.matrix_flops += int((executed * lowered.flops).sum())
         counters.barriers += int(executed[lowered.barriers].sum())
         self._executed[:] = 0
+
+
+def _make_fault(launch: NativeLaunch, lowered: LoweredKernel, code: LoadedCode, memory: Memory) -> Exception:
+    """Return the exception for the fault of a launch."""
+    found = launch.fault
+    name = _CODES[found.code]
+    if name == "no room":
+        return DeviceError(f"the engine has no memory for a work-group, which needs {found.size} bytes")
+    instruction = lowered.instructions[found.instruction]
+    fault = _translate_fault(name, launch, lowered, code, memory)
+    nowhere = isinstance(fault, CodeFault) and fault.place.address is not None
+    known: dict[str, object] = {"kernel": code.kernel, "block": found.block, "wave": found.wave}
+    if found.lane >= 0:
+        known["lane"] = found.lane
+    if not nowhere:
+        known |= {"address": instruction.address, "instruction": instruction.text}
+    return fault.add_location(**known)
+
+
+def _translate_fault(
+    name: str, launch: NativeLaunch, lowered: LoweredKernel, code: LoadedCode, memory: Memory
+) -> Fault:
+    found: FaultRecord = launch.fault
+    size, address = found.size, found.address
+    offset = address - 2**64 if address >> 63 else address
+    available, own = launch.lds_bytes, launch.scratch_bytes
+    if name == "memory":
+        return MemoryFault(f"{size} bytes at {address:#x}: {memory.describe_address(address, size)}")
+    if name == "jump":
+        return _make_jump_fault(offset, found.instruction, lowered, code)
+    endless = "wait at a barrier that never completes: not all waves of their work-groups signal it"
+    kinds: dict[str, tuple[type[Fault], str]] = {
+        "lds": (LdsFault, f"{size} bytes at {offset:#x} of the LDS of the work-group, which has {available} bytes"),
+        "scratch": (
+            MemoryFault,
+            f"{size} bytes at offset {offset} of the private memory of a lane, which has {own}",
+        ),
+        "alignment": (
+            AlignmentFault,
+            f"a scalar load of {size}-byte elements at {address:#x}, which is not a multiple of {size}",
+        ),
+        "atomic": (
+            AlignmentFault,
+            f"an atomic access of {size} bytes at an address that is {address % max(size, 1)} past a multiple",
+        ),
+        "barrier": (BarrierFault, f"{size} waves {endless}"),
+        "loop": (EndlessLoopFault, f"{size} instructions of waves, the limit is {launch.limit}"),
+    }
+    if name in kinds:
+        kind, what = kinds[name]
+        return kind(what)
+    return _make_unknown_fault(name, found, lowered, code)
+
+
+def _make_jump_fault(offset: int, index: int, lowered: LoweredKernel, code: LoadedCode) -> Fault:
+    if index in lowered.faults:
+        return lowered.faults[index]
+    if 0 <= offset < 1 << 32:
+        return CodeFault(f"there is no instruction at {offset:#x}", FaultLocation(address=offset))
+    return CodeFault(f"a jump to {(offset + code.base) % 2**64:#x}, which is outside the code object")
+
+
+def _make_unknown_fault(name: str, found: FaultRecord, lowered: LoweredKernel, code: LoadedCode) -> Fault:
+    """Return the fault for something that the emulated device does not support."""
+    instruction = lowered.instructions[found.instruction]
+    if name == "unknown":
+        return lowered.faults[found.instruction]
+    if name == "trap":
+        return TrapFault(f"the kernel stopped itself with trap {instruction.operands[0].value}")
+    words = ", ".join(f"{word:#010x}" for word in found.words)
+    what = {
+        "rounding": "rounding other than to the nearest",
+        "descriptor": f"the buffer descriptor {words}",
+        "inactive": f"{instruction.mnemonic} with lanes that exec disables",
+        "halves": "A or B that differs between lanes 0 to 15 and lanes 16 to 31",
+    }
+    return code.unknown(what[name], instruction)
