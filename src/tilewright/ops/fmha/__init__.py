@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.builtin_sets import load_sets
+from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_tile_values, list_tiles, read_tile
 from tilewright.ops.fmha.config import MODES, Config
 from tilewright.ops.fmha.estimate import COST
-from tilewright.ops.fmha.execution import EXECUTION
 from tilewright.ops.fmha.families import FAMILIES, PAD_FIELDS, PIPELINES, get_padding_preset
 from tilewright.ops.fmha.fit import FIT_RULES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
 from tilewright.ops.fmha.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.fmha.rules import RULES
+from tilewright.ops.fmha.stages import plan_next_stage
+from tilewright.ops.fmha.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
+from tilewright.ops.fmha.trials import list_trials
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
 
@@ -109,7 +112,18 @@ OP = Op(
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},
-    execution=EXECUTION,
+    execution=Execution(
+        tensors=list_tensors,
+        with_strides=apply_strides,
+        arguments=make_arguments,
+        point=make_address_setter,
+        next_stage=plan_next_stage,
+        inputs=import_on_call("tilewright.ops.fmha.inputs", "make_inputs"),
+        reference=import_on_call("tilewright.ops.fmha.reference", "compute_reference"),
+        tolerance=import_on_call("tilewright.ops.fmha.tolerance", "compute_tolerance"),
+        tolerance_basis=import_on_call("tilewright.ops.fmha.tolerance", "tolerance_basis"),
+        trials=list_trials,
+    ),
     cost=COST,
 )
 

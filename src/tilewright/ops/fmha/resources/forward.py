@@ -210,10 +210,10 @@ _BY_PIPELINE: Mapping[str, Callable[[ForwardSizes], int]] = {
 }
 
 
-def lds_bytes(config: Any, arch: Arch) -> int:
-    """The LDS of one work-group; 0 for a config with an invalid tile."""
+def lds_bytes(config: Any, pipeline: str, arch: Arch) -> int:
+    """The LDS of one work-group with the policy of a forward pipeline; 0 for a config with an invalid tile."""
     facts = get_sizes(config, arch, dropout=config.dropout)
-    formula = _BY_PIPELINE.get(config.pipeline)
+    formula = _BY_PIPELINE.get(pipeline)
     if formula is None or not facts.tile or len(facts.waves) != 6 or len(facts.mma) != 6 or not _has_loads(facts):
         return 0
     return formula(facts)

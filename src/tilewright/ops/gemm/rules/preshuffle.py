@@ -1,19 +1,50 @@
-"""Rules about preshuffle and its pipeline: P302 to P304, P319, and changed rules of the block GEMM."""
+"""Rules about preshuffle and its pipeline: P302 to P304, P319, and changed rules of the block GEMM.
+
+The matrix tiles of the pipeline are in `[op.gemm]`, GEMM's part of a GPU file.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.spec import Arch, Triple
+from tilewright.arch.schema import TRIPLES, parse_shape
+from tilewright.arch.spec import Arch, Shape, Triple
+from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.rule_reuse import rule_except
 from tilewright.ops.block_gemm.rules import hardware, pipeline, tiles
 from tilewright.ops.block_gemm.rules.examples import TILES, TYPES
-from tilewright.ops.gemm.arch_table import load_preshuffle_tiles
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
 from tilewright.ops.rule import Rejection, rule
+
+KEYS = ("preshuffle",)
+
+
+@functools.cache
+def load_preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
+    """Matrix tiles of the preshuffle pipeline on a GPU, by types. Empty if the file has no table."""
+    table = arch.op_tables.get("gemm", {})
+    problems = [
+        FileProblem(f"op.gemm.{key}", str(UnknownValueError("key", key, KEYS))) for key in table if key not in KEYS
+    ]
+    tiles: dict[Triple, frozenset[Shape]] = {}
+    for key, shapes in table.get("preshuffle", {}).items():
+        where = f"op.gemm.preshuffle.{key}"
+        if key not in TRIPLES:
+            problems.append(FileProblem(where, str(UnknownValueError("triple of types", key, TRIPLES))))
+            continue
+        listed = frozenset(parse_shape(shape) for shape in shapes)
+        unknown = sorted(str(shape) for shape in listed - set(arch.mma.get(TRIPLES[key], {})))
+        if unknown:
+            problems.append(FileProblem(where, f"not among the tiles of mma.{key}: {', '.join(unknown)}"))
+        tiles[TRIPLES[key]] = listed
+    if problems:
+        raise FileFormatError(arch.source, problems)
+    return tiles
 
 
 @rule(
