@@ -31,7 +31,6 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.random_values import APART, WHOLE_NUMBERS, draw_wide_numbers
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.execution import Tensor
-from tilewright.ops.fmha.dropout import keep_probability
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BACKWARD,
@@ -44,6 +43,7 @@ from tilewright.ops.fmha.families import (
     SPLITKV,
 )
 from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.reference_backward import compute_d
 from tilewright.ops.fmha.reference_forward import compute_attention, compute_scores
 from tilewright.ops.fmha.sequences import iterate_sequences, list_pages, move_heads_first, repeat_kv_heads, select_rows
 from tilewright.ops.fmha.tensors import count_pages, has_key_lengths, list_tensors
@@ -201,12 +201,6 @@ def _add_forward_results(problem: Problem, given: dict[str, NDArray[Any]], arch:
     stored = {"o": o.astype(kinds["d_o"]), "lse": lse.astype(np.float32)}
     d = compute_d(problem, to_float64(stored["o"]), to_float64(given["d_o"])).astype(np.float32)
     return {**made, **stored, "d": d}
-
-
-def compute_d(problem: Problem, o: Floats, d_o: Floats) -> Floats:
-    """Return the sum of the result times its gradient for each head and query, times dropout's keep probability."""
-    sums = (o * d_o).sum(axis=-1) * keep_probability(problem)
-    return np.ascontiguousarray(sums.swapaxes(-1, -2)) if problem.layout == "bshd" else np.asarray(sums)
 
 
 def generate_tables(problem: Problem, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
