@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
@@ -129,6 +129,6 @@ def kernel_of(config: ConfigBase, arch: str) -> Kernel:
     return infer_op(config).make_kernel(config, arch)
 
 
-def fits(config: ConfigBase, problem: Any, arch: str) -> list[Violation]:
+def fits(config: ConfigBase, problem: object, arch: str) -> list[Violation]:
     """The reasons why a kernel does not support a problem; empty if it does."""
     return find_violations(infer_op(config).fit_rules, config, problem, archs.load(arch))

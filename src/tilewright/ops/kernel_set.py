@@ -210,12 +210,12 @@ def _iterate_combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]
         yield space.op.config_type(**dict(zip(names, values, strict=True)))
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: object) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise InvalidValueError(f"a set's name consists of letters, digits, '_', '-' and '.', got {format_value(name)}")
 
 
-def _check_doc(doc: Any) -> None:
+def _check_doc(doc: object) -> None:
     if not isinstance(doc, str):
         raise InvalidValueError(f"must be a text, got {format_value(doc)}")
 
@@ -268,7 +268,7 @@ def _read_tables(raw: Mapping[str, Any]) -> list[Any]:
     raise InvalidValueError("missing: a set has one or more [[space]] tables")
 
 
-def _read_space(op: Op, where: str, table: Any, problems: FileProblems) -> Space | None:
+def _read_space(op: Op, where: str, table: object, problems: FileProblems) -> Space | None:
     """One [[space]] table. If it has problems, they are added to `problems` and the result is None."""
     if not isinstance(table, dict):
         problems.add(where, f"must be a table, got {format_value(table)}")
@@ -287,7 +287,7 @@ def _read_space(op: Op, where: str, table: Any, problems: FileProblems) -> Space
     return Space(op, declared) if len(problems.found) == before else None
 
 
-def _read_key(op: Op, key: str, where: str, value: Any, problems: FileProblems) -> Any:
+def _read_key(op: Op, key: str, where: str, value: object, problems: FileProblems) -> Any:
     """The declaration of one key of a [[space]] table: "*" or its valid values."""
     fields = list_fields(op.config_type)
     before = len(problems.found)
@@ -309,7 +309,7 @@ def _read_key(op: Op, key: str, where: str, value: Any, problems: FileProblems) 
     return tuple(problems.try_call(where, field.kind.read, key, v) for v in single)
 
 
-def _read_shorthand(op: Op, key: str, value: Any) -> Any:
+def _read_shorthand(op: Op, key: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, (list, dict)):
         raise InvalidValueError(f"{key} must be a value or a list of values, got {format_value(value)} in it")
     return op.shorthands[key].row(str(value))
@@ -331,7 +331,7 @@ def dump_kernel_set(kernel_set: KernelSet) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_declaration(key: str, field: Field | None, declared: Any) -> str:
+def _format_declaration(key: str, field: Field | None, declared: Sequence[Any]) -> str:
     """The right-hand side of one key, for a field or for a shorthand (no field)."""
     if declared == STAR:
         return _format_text(STAR)
@@ -346,7 +346,7 @@ def _format_declaration(key: str, field: Field | None, declared: Any) -> str:
     return written[0] if len(written) == 1 else _format_array(key, written)
 
 
-def _format_value(field: Field | None, value: Any) -> str:
+def _format_value(field: Field | None, value: object) -> str:
     plain = field.kind.to_json(value) if field else value
     if type(plain) is bool:
         return "true" if plain else "false"

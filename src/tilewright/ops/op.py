@@ -44,7 +44,7 @@ class Profile:
     wants: Callable[[Any, Arch], bool]
 
 
-def _no_launchers(config: Any) -> tuple[str, ...]:  # noqa: ARG001
+def _no_launchers(config: object) -> tuple[str, ...]:  # noqa: ARG001
     return ()
 
 
@@ -104,7 +104,7 @@ class Op:
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
 
-    def make_config(self, **values: Any) -> ConfigBase:
+    def make_config(self, **values: object) -> ConfigBase:
         """A config of this op. Unknown fields and invalid values are errors."""
         return read_config(self.config_type, values)
 

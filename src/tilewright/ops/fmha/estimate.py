@@ -90,7 +90,8 @@ def _compute_mean_lengths(problem: Problem) -> tuple[int, int]:
     """Return the queries and keys of a sequence; means if sequences differ."""
     if problem.mode == "batch":
         return problem.seqlen_q, problem.seqlen_k
-    return tuple(max(1, round(total / problem.batch)) for total in (problem.total_q, problem.total_k))  # type: ignore[return-value]
+    queries, keys = (max(1, round(total / problem.batch)) for total in (problem.total_q, problem.total_k))
+    return queries, keys
 
 
 def _get_extents(problem: Problem, queries: int, keys: int) -> tuple[int, int]:

@@ -149,7 +149,7 @@ def _compute_append_bounds(problem: Problem, given: Arrays, exact: Arrays, arch:
     turned = [to_float64(given[name]) for name in ("q", "k_new", "rotary_cos", "rotary_sin") if name in given]
     allowed = {"v": make_exact_tolerance(old["v"])}
     for name in ("q", "k"):
-        product = 0.0 if has_only_integers(*turned) else 3 * U * sizes[name]
+        product = np.zeros_like(sizes[name]) if has_only_integers(*turned) else 3 * U * sizes[name]
         off = make_exact_tolerance(sizes[name]) + Tolerance(product, product)
         rounded = off + compute_store_error(to_float64(exact[name]), off, kind, "fp32", arch)
         allowed[name] = rounded.scale(sizes[name] > 0)
@@ -251,7 +251,7 @@ def _compute_product_error(
         lost = reach @ np.abs(right - drop_subnormals(right, kind, arch))
         off = off + Tolerance(lost, lost)
     cut_off = get_rounding_bias(kind, get_rounding_ulps(kind), arch) * np.abs(left @ right)
-    return reduce_limit(off + Tolerance(0.0, cut_off))
+    return reduce_limit(off + Tolerance(np.zeros_like(cut_off), cut_off))
 
 
 def _compute_dq_error(

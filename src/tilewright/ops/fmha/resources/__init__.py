@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import (
     APPENDKV,
     COMBINE,
@@ -30,7 +30,7 @@ _FP32 = 4  # bytes
 _VECTOR = 16 // _FP32  # sums in the widest load
 
 
-def lds_bytes(config: Any, arch: Arch) -> int:
+def lds_bytes(config: Config, arch: Arch) -> int:
     """The LDS of one work-group."""
     if config.family in (DOT_DO_O, DQ_DK_DV, CONVERT_DQ):
         return backward.lds_bytes(config, arch)
@@ -45,7 +45,7 @@ def split_triples(numbers: tuple[int, ...]) -> tuple[Shape, ...]:
     return tuple(Shape(*whole[start : start + 3]) for start in range(0, len(whole), 3))
 
 
-def list_gemm_types(config: Any) -> tuple[tuple[str, str], ...]:
+def list_gemm_types(config: Config) -> tuple[tuple[str, str], ...]:
     """Return the operand types of each GEMM of a family. All GEMMs of gradients have the type of q, k and v."""
     types = DTYPES[config.dtype]
     if config.family == DQ_DK_DV:
@@ -53,7 +53,7 @@ def list_gemm_types(config: Any) -> tuple[tuple[str, str], ...]:
     return ((types.qkv, types.qkv), (types.p, types.qkv))[: FAMILIES[config.family].gemms]
 
 
-def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
+def matrix_instructions(config: Config, arch: Arch) -> tuple[str, ...]:
     """The matrix instruction of each GEMM; an empty string if the GPU has none."""
     pairs = zip(list_gemm_types(config), split_triples(config.mma), strict=True)
     return tuple(arch.mma_shapes(a, b, "fp32").get(mma, "") for (a, b), mma in pairs)
@@ -76,7 +76,7 @@ def list_gemm_tiles(family: str, tile: Mapping[str, int]) -> list[tuple[Shape, i
     return [(Shape(tile["m0"], tile["n0"], tile["k0"]), 0), (Shape(tile["m0"], tile["n1"], tile["k1"]), 1)]
 
 
-def is_small(config: Any) -> bool:
+def is_small(config: Config) -> bool:
     """Whether a wave has few matrix operations for a key tile; all steps of a GEMM are unrolled."""
     tile, waves, mma = get_tile(config), split_triples(config.waves), split_triples(config.mma)
     if not tile or len(waves) != len(mma) or len(waves) != FAMILIES[config.family].gemms:
@@ -93,7 +93,7 @@ def is_small(config: Any) -> bool:
     return operations <= SMALL_TILE
 
 
-def _compute_cache_lds(config: Any, arch: Arch) -> int:
+def _compute_cache_lds(config: Config, arch: Arch) -> int:
     """The LDS of a kernel over caches, as CK Tile computes it; 0 for a config with an invalid tile.
 
     File names in the functions below are relative to ck_tile/ops/fmha/pipeline/.
@@ -132,7 +132,7 @@ def _get_vector_size(elements: int, wave_size: int) -> int:
     return max(1, min(_VECTOR, elements // (waves * wave_size)))
 
 
-def _compute_nwarp_sshuffle_lds(config: Any, arch: Arch) -> int:
+def _compute_nwarp_sshuffle_lds(config: Config, arch: Arch) -> int:
     """block_fmha_fwd_splitkv_pipeline_nwarp_sshuffle_qr_ks_vs_default_policy.hpp, GetSmemSize.
 
     Queries and keys share one buffer, values and scores another.

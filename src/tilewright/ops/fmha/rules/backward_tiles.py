@@ -9,10 +9,10 @@ the policy of trload.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DTYPES, get_tile
 from tilewright.ops.fmha.resources.backward import lds_bytes
 from tilewright.ops.fmha.rules import backward
@@ -29,7 +29,7 @@ _DOT = {"family": DOT_DO_O, "pipeline": DOT_DO_O, "block": (64, 64), "waves": ()
 _CONVERT = {**_DOT, "family": CONVERT_DQ, "pipeline": CONVERT_DQ, "block": (64, 64, 64, 64)}
 
 
-def _get_usable_tile(config: Any) -> dict[str, int]:
+def _get_usable_tile(config: Config) -> dict[str, int]:
     """Return the tile; empty if it, the waves or the mma contain a 0."""
     tile = backward.get_gradient_tile(config)
     return tile if tile and min(*config.block, *config.waves, *config.mma) > 0 else {}
@@ -43,7 +43,7 @@ def _get_usable_tile(config: Any) -> dict[str, int]:
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "block": (48, 128, 64, 48, 64, 48, 32, 64, 64)},
 )
-def check_tile_sharing(config: Any, arch: Arch) -> Rejection | None:
+def check_tile_sharing(config: Config, arch: Arch) -> Rejection | None:
     """The threads must share each tile evenly: queries, keys, values, the output gradient and the bias.
 
     Why: CK Tile gives each thread the same number of vectors of a tile, plain and transposed, and requires divisions
@@ -68,7 +68,7 @@ def check_tile_sharing(config: Any, arch: Arch) -> Rejection | None:
     bad={**backward.DECODE, "block": (32, 256, 64, 32, 64, 32, 32, 64, 64)},
     arch="gfx950",
 )
-def check_score_lds(config: Any, arch: Arch) -> Rejection | None:
+def check_score_lds(config: Config, arch: Arch) -> Rejection | None:
     """With trload_qr_qtr_dor the keys, values and scores of a tile must fit into the LDS that CK Tile allocates.
 
     Why: the pipeline stores scores after keys and values, but GetSmemSize only counts them after queries and gradients.
@@ -96,7 +96,7 @@ def check_score_lds(config: Any, arch: Arch) -> Rejection | None:
     good=_DOT,
     bad={**_DOT, "block": (96, 64)},
 )
-def check_dot_rows(config: Any, arch: Arch) -> Rejection | None:
+def check_dot_rows(config: Config, arch: Arch) -> Rejection | None:
     """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
     Why: each thread loads one row in vectors of 16 bytes (MakePreXDramTileDistribution).
@@ -122,7 +122,7 @@ def check_dot_rows(config: Any, arch: Arch) -> Rejection | None:
     good=_CONVERT,
     bad={**_CONVERT, "block": (256, 8, 64, 64)},
 )
-def check_convert_rows(config: Any, arch: Arch) -> Rejection | None:
+def check_convert_rows(config: Config, arch: Arch) -> Rejection | None:
     """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 
     Why: lanes load vectors of 4 sums (MakePostQGradDramTileDistribution).
@@ -152,13 +152,13 @@ class TileThreads:
         return self.waves * self.wave_size
 
 
-def get_threads(config: Any, arch: Arch) -> TileThreads:
+def get_threads(config: Config, arch: Arch) -> TileThreads:
     """Return the threads of a dq_dk_dv kernel."""
     waves = config.waves[0] * config.waves[1] * config.waves[2]
     return TileThreads(waves, arch.wave_size, find_dtype(DTYPES[config.dtype].qkv).storage_bytes, config.mma[0])
 
 
-def check_gradient_tiles(config: Any, arch: Arch) -> str | None:
+def check_gradient_tiles(config: Config, arch: Arch) -> str | None:
     """Check the tiles of pipelines that load through registers."""
     tile, threads = get_tile(config), get_threads(config, arch)
     m0, n0, hdim_q, hdim_v = (tile[name] for name in ("m0", "n0", "hdim_q", "hdim_v"))
@@ -173,7 +173,7 @@ def check_gradient_tiles(config: Any, arch: Arch) -> str | None:
     return f"values, {n0} x {hdim_v}: {fault}" if fault else check_row_values(threads, m0)
 
 
-def check_trload_tiles(config: Any, arch: Arch) -> str | None:
+def check_trload_tiles(config: Config, arch: Arch) -> str | None:
     """Check the tiles of pipelines that copy to LDS asynchronously."""
     tile, threads = get_tile(config), get_threads(config, arch)
     m0, n0 = tile["m0"], tile["n0"]
@@ -261,7 +261,7 @@ def _check_copied_tile(threads: TileThreads, rows: int, columns: int) -> str | N
     return f"the waves copy {at_once} rows at once, which does not divide {rows}" if rows % at_once else None
 
 
-def check_convert_tile(config: Any, arch: Arch) -> str | None:
+def check_convert_tile(config: Config, arch: Arch) -> str | None:
     """Check the tile of convert_dq: MakePostQGradDramTileDistribution."""
     tile = get_tile(config)
     vectors, rest = divmod(tile["hdim_q"], _VECTOR // 4)  # of fp32

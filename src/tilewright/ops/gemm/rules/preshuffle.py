@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.schema import TRIPLES, parse_shape
@@ -18,6 +17,7 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.rule_reuse import rule_except
 from tilewright.ops.block_gemm.rules import hardware, pipeline, tiles
 from tilewright.ops.block_gemm.rules.examples import TILES, TYPES
+from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
 from tilewright.ops.rule import Rejection, rule
 
@@ -55,7 +55,7 @@ def load_preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
     good={"variant": "standard"},
     bad={**PRESHUFFLE, "variant": "standard"},
 )
-def check_preshuffle_pipeline(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_pipeline(config: Config, arch: Arch) -> Rejection | None:
     """The variant preshuffle requires the pipeline preshufflev2, and the reverse.
 
     Why: preshufflev2 reads B in the order that only the preshuffle variant passes. The other pipelines do not support
@@ -77,7 +77,7 @@ def check_preshuffle_pipeline(config: Any, arch: Arch) -> Rejection | None:
     good={"layout": "rrr"},
     bad={"variant": "preshuffle", "pipeline": "preshufflev2", "scheduler": "default", "layout": "rrr"},
 )
-def check_preshuffle_layout(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_layout(config: Config, arch: Arch) -> Rejection | None:
     """preshuffle requires layout rcr.
 
     Why: the reordering of B is defined for a column-major B, and its kernel loads A row by row.
@@ -104,7 +104,7 @@ def check_preshuffle_layout(config: Any, arch: Arch) -> Rejection | None:
         "block": (128, 64, 64),
     },
 )
-def check_preshuffle_tile(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_tile(config: Config, arch: Arch) -> Rejection | None:
     """preshuffle needs an mma that its pipeline has, and LDS reads of A in complete 16-byte vectors.
 
     Why: the flat load of B is implemented for mma tiles of 16 and 32 columns, and the kernel asserts that a wave's
@@ -138,7 +138,7 @@ def check_preshuffle_tile(config: Any, arch: Arch) -> Rejection | None:
     good={"split_k": True},
     bad={**PRESHUFFLE, "split_k": True},
 )
-def check_preshuffle_split_k(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_split_k(config: Config, arch: Arch) -> Rejection | None:
     """preshuffle cannot split K.
 
     Why: CK Tile computes the offsets of A's parts correctly, but those of the reordered B wrongly: every k_batch above
@@ -151,8 +151,8 @@ def check_preshuffle_split_k(config: Any, arch: Arch) -> Rejection | None:
     return Rejection("preshuffle cannot split K", "split_k", False)
 
 
-def _is_preshuffled(config: Any) -> bool:
-    return bool(config.pipeline == "preshufflev2")
+def _is_preshuffled(config: Config) -> bool:
+    return config.pipeline == "preshufflev2"
 
 
 transposed_read = rule_except(
@@ -160,13 +160,13 @@ transposed_read = rule_except(
 )
 
 
-def _check_a_tile(config: Any, arch: Arch) -> Rejection | None:
+def _check_a_tile(config: Config, arch: Arch) -> Rejection | None:
     if _is_preshuffled(config):
         return _check_preshuffled_a(config, arch)
     return tiles.check_a_tile_distribution.check(config, arch)
 
 
-def _check_preshuffled_a(config: Any, arch: Arch) -> Rejection | None:
+def _check_preshuffled_a(config: Config, arch: Arch) -> Rejection | None:
     """The distribution of a row-major A in the preshuffle pipeline (MakeADramTileDistribution in
     gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp)."""
     vector = resources.MAX_ACCESS_BYTES // find_dtype(config.dtype_a).storage_bytes
@@ -198,7 +198,7 @@ b_tile_not_spread = dataclasses.replace(
 )
 
 
-def _check_scheduler(config: Any, arch: Arch) -> Rejection | None:
+def _check_scheduler(config: Config, arch: Arch) -> Rejection | None:
     if _is_preshuffled(config):
         return pipeline.check_offered_scheduler(config, ("default",))
     return pipeline.check_scheduler.check(config, arch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
@@ -12,6 +11,7 @@ from tilewright.ops.block_gemm.rule_reuse import rule_except
 from tilewright.ops.block_gemm.rules import pipeline as shared
 from tilewright.ops.block_gemm.rules import storage
 from tilewright.ops.block_gemm.rules.examples import COMPV5, TILES
+from tilewright.ops.gemm.config import Config
 from tilewright.ops.rule import Rejection, rule
 
 
@@ -23,7 +23,7 @@ from tilewright.ops.rule import Rejection, rule
     good={"variant": "batched"},
     bad={"variant": "batched", "pipeline": "compv4"},
 )
-def check_batched_buffers(config: Any, arch: Arch) -> Rejection | None:
+def check_batched_buffers(config: Config, arch: Arch) -> Rejection | None:
     """A batched kernel has one LDS buffer.
 
     Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
@@ -35,7 +35,7 @@ def check_batched_buffers(config: Any, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.pipeline} needs two LDS buffers, a batched kernel has one", "pipeline", "compv3")
 
 
-def _check_wave_groups(config: Any, arch: Arch) -> Rejection | None:
+def _check_wave_groups(config: Config, arch: Arch) -> Rejection | None:
     fault = shared.check_wave_groups.check(config, arch)
     if fault is None and config.pipeline == "compv5" and config.persistent:
         return Rejection("compv5 has no persistent form", "persistent", False)
@@ -55,7 +55,7 @@ wave_groups = dataclasses.replace(
     good={"persistent": True},
     bad={"persistent": True, "variant": "batched"},
 )
-def check_persistent(config: Any, arch: Arch) -> Rejection | None:
+def check_persistent(config: Config, arch: Arch) -> Rejection | None:
     """Persistent kernels exist for standard, preshuffle and multi_d, in the pipelines that have the flag.
 
     Why: CK Tile's batched kernel has no loop over tiles. compv5, compv6 and comp_async do not pass the flag to the
@@ -80,7 +80,7 @@ def check_persistent(config: Any, arch: Arch) -> Rejection | None:
     good={**COMPV5, "block": (64, 64, 32)},
     bad={**COMPV5, "block": (64, 64, 32), "variant": "batched"},
 )
-def check_compv5_batched(config: Any, arch: Arch) -> Rejection | None:
+def check_compv5_batched(config: Config, arch: Arch) -> Rejection | None:
     """compv5 has no batched form.
 
     Why: only the first of its two waves may store C. CK Tile's batched kernel does not pass this to the product
@@ -102,7 +102,7 @@ def check_compv5_batched(config: Any, arch: Arch) -> Rejection | None:
     good={"variant": "multi_d", "elementwise": "MultiDAdd", "num_d": 1},
     bad={"elementwise": "Relu"},
 )
-def check_elementwise(config: Any, arch: Arch) -> Rejection | None:
+def check_elementwise(config: Config, arch: Arch) -> Rejection | None:
     """multi_d has at least one D tensor. The other variants have no D tensors and no element-wise operation.
 
     Why: CK Tile's multi-D kernel rejects an empty list of D tensors, and the other kernels have no argument for them.
@@ -126,7 +126,7 @@ def check_elementwise(config: Any, arch: Arch) -> Rejection | None:
     good={"split_k": True},
     bad={"split_k": True, "epilogue": "default"},
 )
-def check_split_k(config: Any, arch: Arch) -> Rejection | None:
+def check_split_k(config: Config, arch: Arch) -> Rejection | None:
     """Split-K needs an atomic add to C that CK Tile implements.
 
     Why: 16-bit values are added in pairs, but the default epilogue, and a fixed vector width of 1 for C, store single
@@ -154,7 +154,7 @@ def check_split_k(config: Any, arch: Arch) -> Rejection | None:
     good={"vector": (8, 8, 1), "epilogue": "default"},
     bad={"vector": (8, 8, 8), "epilogue": "default"},
 )
-def check_vector_effect(config: Any, arch: Arch) -> Rejection | None:
+def check_vector_effect(config: Config, arch: Arch) -> Rejection | None:
     """A fixed vector width must have an effect.
 
     Why: the default epilogue stores single elements, and preshufflev2 ignores the widths. Other values would only give
@@ -179,7 +179,7 @@ def check_vector_effect(config: Any, arch: Arch) -> Rejection | None:
     good={"permute_n": False},
     bad={"permute_n": True},
 )
-def check_permute_n(config: Any, arch: Arch) -> Rejection | None:
+def check_permute_n(config: Config, arch: Arch) -> Rejection | None:
     """permute_n requires preshuffle with cshuffle and an even number of mma tiles per wave along n.
 
     Why: it changes the order of the reordered B and how C is stored from registers. The other variants do not
@@ -199,8 +199,8 @@ def check_permute_n(config: Any, arch: Arch) -> Rejection | None:
     return None
 
 
-def _is_stored_from_registers(config: Any) -> bool:
-    return bool(config.permute_n)
+def _is_stored_from_registers(config: Config) -> bool:
+    return config.permute_n
 
 
 shuffle_not_whole = rule_except(
