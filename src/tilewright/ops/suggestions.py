@@ -14,7 +14,7 @@ from tilewright.ops.fields import ConfigBase, list_fields
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations, is_legal
 
-# With more than three changed fields, a suggestion is no longer similar to the given config.
+# A suggestion with more than three changed fields is not similar to the given config.
 MOST_CHANGES = 3
 
 

@@ -116,7 +116,7 @@ def check_k_multiple(config: Config, problem: Problem, arch: Arch) -> Rejection 
 
 
 def _vector_widths(config: Config, arch: Arch) -> tuple[str, int, int, int, int]:
-    """Layout, and elements per access of A, B, C and D; 1 if there is no D."""
+    """Layout, and elements per access of A, B, C and D; 1 for D without D tensors."""
     vector_d = resources.vector_d(config) if config.num_d else 1
     widths = resources.vector_a(config, arch), resources.vector_b(config, arch), resources.vector_c(config)
     return (config.layout, *widths, vector_d)
@@ -284,8 +284,8 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
 def check_preshuffle_tiles(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """With preshuffle, B has complete mma tiles and no gaps; with permute_n, N is a multiple of the block.
 
-    Why: B is reordered by complete mma tiles, and permute_n permutes the columns of complete blocks. There is no order
-    for a partial one, and a reordered B has no lines that could have gaps between them.
+    Why: B is reordered by complete mma tiles, and permute_n permutes the columns of complete blocks. A partial one
+    has no order, and a reordered B has no lines that could have gaps between them.
 
     Fix: pad B itself, pack it, or use another variant.
     """

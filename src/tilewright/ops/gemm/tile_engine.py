@@ -203,7 +203,7 @@ class _ConfigurationReader:
             return []
         least, most, step = (table[key] for key in RANGE_KEYS)
         if least > most:
-            self.faults.add(where, f"min {least} is above max {most}: there is no value between them")
+            self.faults.add(where, f"min {least} is above max {most}: no value is between them")
         return list(range(least, most + 1, step))
 
     def _is_extent(self, where: str, field: str, value: object) -> bool:

@@ -300,7 +300,7 @@ def check_gemm_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     Why: positions with different remainders by the stride are different GEMMs, and the kernel's arguments can hold 128
     of them.
 
-    Fix: compute the gradient in parts; there is no kernel for larger strides.
+    Fix: compute the gradient in parts; no kernel supports larger strides.
     """
     if config.direction != BACKWARD_DATA or config.explicit_gemm:
         return None

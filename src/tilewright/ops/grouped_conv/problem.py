@@ -75,7 +75,7 @@ class Problem:
             if size < 1:
                 raise InvalidValueError(
                     f"the filter reaches over {self.reach[i]} of the {self.padded_size[i]} padded input elements of "
-                    f"dimension {i}: there is no output"
+                    f"dimension {i}: the output would be empty"
                 )
 
     @property

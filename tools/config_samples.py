@@ -1,4 +1,4 @@
-"""Random configs: legal ones for tests and measurements, and ones that violate a given rule."""
+"""Random configs for tests, documents and measurements: legal ones, and ones that violate a given rule."""
 
 from __future__ import annotations
 
