@@ -20,6 +20,57 @@ OPTIONAL_SHARE = 0.15
 SHORT = 9
 
 
+class OrderedAxis(Axis):
+    """An axis whose values a random search tries in their order."""
+
+
+class RandomSearch(Search):
+    """A search that tries the values of each axis in random order."""
+
+    def draw_member(self, rng: random.Random) -> dict[str, Any] | None:
+        """A legal combination; None if there is none."""
+        return dict(self.bound.__dict__) if self._bind_axes(0, rng) else None
+
+    def _bind_axes(self, depth: int, rng: random.Random) -> bool:
+        """Bind the axes from `depth` on. False if rules reject every combination."""
+        if depth == len(self.axes):
+            return True
+        axis = self.axes[depth]
+        for row in _order_rows(axis, rng):
+            self.bound.__dict__.update(zip(axis.fields, row, strict=True))
+            if self.find_rejecting_rule(depth) is None and self._bind_axes(depth + 1, rng):
+                return True
+        return False
+
+    def draw_member_backjumping(self, rng: random.Random) -> dict[str, Any] | None:
+        """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
+        that one of the rejecting rules reads."""
+        level = {name: i for i, axis in enumerate(self.axes) for name in axis.fields}
+        return dict(self.bound.__dict__) if self._find_blamed_axes(0, level, rng) is None else None
+
+    def _find_blamed_axes(self, depth: int, level: Mapping[str, int], rng: random.Random) -> set[int] | None:
+        """None if the axes from `depth` on could be bound, else the earlier axes that prevent it."""
+        if depth == len(self.axes):
+            return None
+        axis = self.axes[depth]
+        blamed: set[int] = set()
+        for row in _order_rows(axis, rng):
+            self.bound.__dict__.update(zip(axis.fields, row, strict=True))
+            rejecting = self.find_rejecting_rule(depth)
+            if rejecting is None:
+                below = self._find_blamed_axes(depth + 1, level, rng)
+                if below is None or depth not in below:
+                    return below
+                blamed |= below
+            else:
+                blamed |= {level[name] for name in rejecting.reads}
+        return blamed - {depth}
+
+
+def _order_rows(axis: Axis, rng: random.Random) -> Sequence[tuple[Any, ...]]:
+    return axis.values if isinstance(axis, OrderedAxis) else rng.sample(axis.values, len(axis.values))
+
+
 def list_strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
     """The combinations of the op's distinguishing fields that no rule rejects by themselves."""
     axes = op.strata(arch)
@@ -46,7 +97,7 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
         tied = {name for axis in tables for name in axis.fields}
         others = [_make_axis(op, field, arch, rng) for name, field in open_fields.items() if name not in tied]
         axes = [Axis(tuple(fixed), (tuple(fixed.values()),)), *tables, *others]
-        found = Search(op, axes, arch).draw_member_backjumping(rng)
+        found = RandomSearch(op, axes, arch).draw_member_backjumping(rng)
         return None if found is None else op.config_type(**found)
     for _ in range(tries):
         axes = [_make_axis(op, field, arch, rng) for field in open_fields.values()]
@@ -76,13 +127,13 @@ def _make_axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:
         return Axis((field.name,), tuple((value,) for value in values))
     others = rng.sample(values, len(values))
     ordered = (field.default, *(value for value in others if value != field.default))
-    return Axis((field.name,), tuple((value,) for value in ordered), ordered=True)
+    return OrderedAxis((field.name,), tuple((value,) for value in ordered))
 
 
 def _draw_member(
     op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], axes: Sequence[Axis]
 ) -> dict[str, Any] | None:
-    return Search(op, [Axis(tuple(fixed), (tuple(fixed.values()),)), *axes], arch).draw_member(rng)
+    return RandomSearch(op, [Axis(tuple(fixed), (tuple(fixed.values()),)), *axes], arch).draw_member(rng)
 
 
 def draw_breaking(
