@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tilewright.arch.spec import Arch
+from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.fields import ConfigBase, Field, list_fields
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
@@ -18,6 +18,38 @@ from tilewright.ops.space import Axis, Search
 OPTIONAL_SHARE = 0.15
 # Fields with at most this many values are drawn before the tiles.
 SHORT = 9
+
+
+def _make_shapes(*tiles: tuple[int, int, int]) -> tuple[Shape, ...]:
+    return tuple(Shape(*tile) for tile in tiles)
+
+
+# Further values of fields, by op: they violate rules that sensible values never violate.
+_BLOCK_GEMM: Mapping[str, tuple[Any, ...]] = {
+    "block": _make_shapes((96, 128, 32), (192, 64, 32), (128, 48, 64), (128, 128, 96)),
+    "mma": _make_shapes((16, 16, 8), (32, 32, 4), (64, 64, 16), (16, 32, 16)),
+    "waves": _make_shapes((8, 4, 1), (16, 2, 1), (1, 1, 2), (2, 2, 2), (8, 2, 1)),
+}
+_ODDITIES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "gemm": {**_BLOCK_GEMM, "vector": _make_shapes((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))},
+    "grouped_conv": {
+        **_BLOCK_GEMM,
+        "vector": _make_shapes((16, 8, 8), (8, 16, 8), (3, 8, 8), (8, 8, 6)),
+        "merge_groups": (3, 5, 16),
+    },
+    "fmha": {
+        "block": (
+            *((96, 64, 32, 64, 32, 64), (64, 48, 32, 64, 32, 64), (64, 64, 24, 64, 32, 64), (64, 64, 32, 64, 64, 64)),
+            *((64, 64, 32, 64, 32, 80), (128, 256, 128, 256, 128, 256), (64, 64, 32, 128), (24, 64), (64, 64, 72)),
+        ),
+        "waves": ((3, 1, 1, 3, 1, 1), (4, 1, 1, 2, 1, 1), (2, 1, 2, 2, 1, 2), (32, 1, 1, 32, 1, 1), (4, 1, 1)),
+        "mma": ((32, 32, 4, 32, 32, 4), (16, 16, 8, 16, 16, 8), (32, 32, 8, 16, 16, 16), (16, 16, 16)),
+        "pad_hdim_q": (2, 4),
+        "pad_hdim_v": (2, 4),
+        "log_max_splits": (9, 10),
+        "max_seqlen_q": (24,),
+    },
+}
 
 
 class OrderedAxis(Axis):
@@ -160,6 +192,6 @@ def draw_breaking(
 def _change_config(op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]) -> ConfigBase:
     values = {name: getattr(config, name) for name in list_fields(op.config_type)}
     for name in rng.sample(list(names), k=min(len(names), rng.choice((1, 1, 2)))):
-        pool = (*op.list_candidates(name, arch), *op.oddities.get(name, ()))
+        pool = (*op.list_candidates(name, arch), *_ODDITIES.get(op.name, {}).get(name, ()))
         values[name] = rng.choice(pool)
     return op.config_type(**values)

@@ -80,18 +80,6 @@ OP = Op(
         **{name: functools.partial(list_tile_values, name) for name in TILE_FIELDS},
         **{name: functools.partial(_get_values, values) for name, values in _STARS.items()},
     },
-    oddities={
-        "block": (
-            *((96, 64, 32, 64, 32, 64), (64, 48, 32, 64, 32, 64), (64, 64, 24, 64, 32, 64), (64, 64, 32, 64, 64, 64)),
-            *((64, 64, 32, 64, 32, 80), (128, 256, 128, 256, 128, 256), (64, 64, 32, 128), (24, 64), (64, 64, 72)),
-        ),
-        "waves": ((3, 1, 1, 3, 1, 1), (4, 1, 1, 2, 1, 1), (2, 1, 2, 2, 1, 2), (32, 1, 1, 32, 1, 1), (4, 1, 1)),
-        "mma": ((32, 32, 4, 32, 32, 4), (16, 16, 8, 16, 16, 8), (32, 32, 8, 16, 16, 16), (16, 16, 16)),
-        "pad_hdim_q": (2, 4),
-        "pad_hdim_v": (2, 4),
-        "log_max_splits": (9, 10),
-        "max_seqlen_q": (24,),
-    },
     kinds=("family", "pipeline"),
     strata=_list_strata,
     shorthands={

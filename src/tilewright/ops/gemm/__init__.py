@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tilewright.arch.spec import Arch, Shape
-from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
@@ -79,10 +79,6 @@ OP = Op(
         **STARS,
         "num_d": lambda _: (0, 1, 2),
         "vector": lambda _: (None,),
-    },
-    oddities={
-        **ODDITIES,
-        "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))),
     },
     kinds=("variant", "pipeline", "epilogue"),
     strata=_list_strata,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch, Shape
 from tilewright.base.errors import choose
-from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
+from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
@@ -100,11 +100,6 @@ OP = Op(
         "ndim": lambda _: NDIMS,
         "vector": lambda _: tuple(Shape(*s) for s in itertools.product(_VECTORS, repeat=3)),
         "merge_groups": lambda _: (1, 2, 4, 8),
-    },
-    oddities={
-        **ODDITIES,
-        "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (3, 8, 8), (8, 8, 6))),
-        "merge_groups": (3, 5, 16),
     },
     kinds=("direction", "pipeline", "epilogue"),
     strata=_list_strata,
