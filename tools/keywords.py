@@ -12,7 +12,6 @@ from tilewright.ops.fields import (
     ChoiceType,
     CountType,
     Field,
-    FieldType,
     FlagType,
     IntegerListType,
     OptionalTileType,
@@ -95,7 +94,7 @@ def _table(name: str, doc: str, keywords: dict[str, str]) -> str:
 
 
 def _value(field: Field, aliases: Mapping[tuple[str, ...], str]) -> str:
-    kind: FieldType = field.kind
+    kind: object = field.kind
     if isinstance(kind, ChoiceType):
         return aliases[kind.values]
     if isinstance(kind, OptionalTileType):

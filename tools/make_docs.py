@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import click
 
+from config_samples import draw_legal, list_strata
 from keywords import keyword_files
 from tilewright import arch as archs
 from tilewright.arch.dtypes import ACCUMULATORS
@@ -30,7 +31,6 @@ from tilewright.ops.fields import ConfigBase, Field, format_tokens, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Rule
-from tilewright.ops.sampling import draw_legal, list_strata
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "Written by `make docs` from the code. Do not edit it here."

@@ -25,6 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from config_samples import draw_breaking, draw_legal, list_strata
 from host_library import TW_OK, TW_UNSUPPORTED, supports
 from op_sections import write_sections
 from tilewright import arch as archs
@@ -44,7 +45,6 @@ from tilewright.ops.fields import list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
-from tilewright.ops.sampling import draw_breaking, draw_legal, list_strata
 from tilewright.runtime import hip_library
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.base.errors import IllegalConfigError
 from tilewright.codegen.render import render, render_unchecked
 from tilewright.ops import OPS, find_op, parse_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, list_strata
 
 FOLDER = Path(__file__).parent
 GEMM = find_op("gemm")

@@ -7,9 +7,9 @@ import itertools
 import random
 from typing import Any
 
+from config_samples import draw_legal, list_strata
 from tilewright.arch import Arch, arch_names, load
 from tilewright.ops import find_op
-from tilewright.ops.sampling import draw_legal, list_strata
 
 
 @functools.cache

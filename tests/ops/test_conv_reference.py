@@ -17,8 +17,9 @@ from tilewright.arch.number_formats import is_representable, to_numpy_dtype
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.grouped_conv.config import DIRECTIONS
 from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.grouped_conv.inputs import make_inputs
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference, make_inputs
+from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference
 from tilewright.ops.grouped_conv.tensors import list_tensors
 
 GFX942 = archs.load("gfx942")

@@ -13,14 +13,14 @@ from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.dispatch.host_arrays import to_tensor_bytes
 from tilewright.ops.block_gemm.types import expand_dtype
-from tilewright.ops.execution import Execution
 from tilewright.ops.fields import read_config
+from tilewright.ops.grouped_conv import OP
 from tilewright.ops.grouped_conv.config import DIRECTIONS, Config
-from tilewright.ops.grouped_conv.execution import EXECUTION
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.tensors import ConvArgs
 
-assert isinstance(EXECUTION, Execution)
+EXECUTION = OP.execution
+assert EXECUTION is not None
 GFX942 = archs.load("gfx942")
 
 

@@ -26,10 +26,10 @@ from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, DIRECTIONS, Config
 from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.grouped_conv.inputs import make_inputs
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference, make_inputs
+from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference, compute_tolerance
 from tilewright.ops.grouped_conv.tensors import list_tensors
-from tilewright.ops.grouped_conv.tolerance import compute_tolerance
 
 GFX942, GFX90A = archs.load("gfx942"), archs.load("gfx90a")
 MMA_K = 8

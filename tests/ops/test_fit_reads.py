@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.ops import OPS
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, list_strata
 
 GPUS = ("gfx942", "gfx950", "gfx1201")
 KERNELS = 60

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
@@ -21,7 +22,6 @@ from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.families import FAMILIES
 from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.fmha.trials import list_trials
-from tilewright.ops.sampling import draw_legal, list_strata
 
 GFX942, GFX950 = archs.load("gfx942"), archs.load("gfx950")
 LARGE = "128x128x32x128x32x128/4x1x1x4x1x1/32x32x16x32x32x16"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from config_samples import draw_legal, list_strata
 from mutating.kernels import subjects
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.fmha.fit import query_tile_rows
-from tilewright.ops.sampling import draw_legal, list_strata
 
 FMHA = find_op("fmha")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")

@@ -23,8 +23,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops import find_op
 from tilewright.ops.gemm.config import ELEMENTWISE
 from tilewright.ops.gemm.elementwise import UNARY
-from tilewright.ops.gemm.reference import compute_reference, make_inputs
-from tilewright.ops.gemm.tolerance import compute_tolerance
+from tilewright.ops.gemm.reference import compute_reference, compute_tolerance, make_inputs
 
 GEMM = find_op("gemm")
 GFX942, GFX90A = archs.load("gfx942"), archs.load("gfx90a")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.sampling import draw_legal, list_strata
 
 GEMM = find_op("gemm")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import configs, values_of
 
+from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, TilewrightError, UnknownValueError
 from tilewright.ops import OPS, find_op, parse_kernel
 from tilewright.ops.fields import list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, list_strata
 
 GEMM = find_op("gemm")
 KERNELS = st.one_of(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from illegal_members import find_illegal_members
 from tilewright.arch import arch_names
 from tilewright.base.errors import FileFormatError, InvalidValueError, TilewrightError
 from tilewright.ops import find_op
@@ -17,7 +18,6 @@ from tilewright.ops.fields import ChoiceType, CountType, FlagType, OptionalTileT
 from tilewright.ops.kernel_set import (
     KernelSet,
     dump_kernel_set,
-    find_illegal_members,
     load_kernel_set,
 )
 from tilewright.ops.space import Space

@@ -150,7 +150,7 @@ def test_no_two_options_share_a_name() -> None:
         ("conv -n 3 --batchsize 4", "--batchsize -n is given twice: 3 and 4"),
         ("conv -n 0", "n is 0, must be at least 1"),
         ("conv -c 6 -k 8 -g 4", "c = 6 channels cannot be divided among g = 4 groups"),
-        ("conv -H 2", "there is no output"),
+        ("conv -H 2", "the output would be empty"),
         ("conv -F 8", "--forw -F is 8, must be 0 to 7"),
         ("conv -m trans", "--mode -m is trans, must be conv"),
         ("conv -z full", "unknown --pad_mode -z 'full'."),

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from illegal_members import find_illegal_members
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.ops import OPS, find_op
 from tilewright.ops.builtin_sets import find_space
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.kernel_set import KernelSet, dump_kernel_set, find_illegal_members, load_kernel_set
+from tilewright.ops.kernel_set import KernelSet, dump_kernel_set, load_kernel_set
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
 

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 import tilewright as tw
+from config_samples import RandomSearch
 from tilewright import arch as archs
 from tilewright.arch.spec import Shape
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.ops import find_op
 from tilewright.ops.builtin_sets import find_space
 from tilewright.ops.rule import is_legal
-from tilewright.ops.space import Axis, Search, Space, merge_reports
+from tilewright.ops.space import Axis, Space, merge_reports
 
 GEMM = find_op("gemm")
 SMALL = {
@@ -66,11 +67,11 @@ def test_a_jumping_search_finds_a_member_if_there_is_one() -> None:
     """In the worst order of axes: what decides comes last, and much that does not matter lies in between."""
     arch = archs.load("gfx942")
     axes = sorted(Space(GEMM, SMALL).list_axes(arch), key=lambda axis: axis.fields == ("block",))
-    found = Search(GEMM, axes, arch).draw_member_backjumping(random.Random(1))
+    found = RandomSearch(GEMM, axes, arch).draw_member_backjumping(random.Random(1))
     assert found is not None
     assert is_legal(GEMM.rules, GEMM.config_type(**found), arch)
     hopeless = [axis if axis.fields != ("block",) else Axis(("block",), ((Shape(7, 7, 7),),)) for axis in axes]
-    assert Search(GEMM, hopeless, arch).draw_member_backjumping(random.Random(1)) is None
+    assert RandomSearch(GEMM, hopeless, arch).draw_member_backjumping(random.Random(1)) is None
 
 
 def test_the_default_space_of_tile_engine_is_counted_in_under_five_seconds() -> None:

@@ -7,11 +7,11 @@ import random
 import pytest
 
 import tilewright as tw
+from config_samples import draw_breaking, list_strata
 from tilewright import arch as archs
 from tilewright.ops import OPS
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
-from tilewright.ops.sampling import draw_breaking, list_strata
 
 BASE = {
     "variant": "standard", "dtype": "fp16", "layout": "rcr", "block": (128, 128, 32), "waves": (2, 2, 1),

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.ops import OPS
 from tilewright.ops.fields import list_fields
 from tilewright.ops.op import Op
-from tilewright.ops.sampling import draw_legal, list_strata
 
 ARCH = "gfx942"
 KINDS, EACH = 30, 6

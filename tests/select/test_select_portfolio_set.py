@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from illegal_members import find_illegal_members
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op, list_ops
 from tilewright.ops.builtin_sets import make_explicit_set
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.kernel_set import dump_kernel_set, find_illegal_members, load_kernel_set
+from tilewright.ops.kernel_set import dump_kernel_set, load_kernel_set
 from tilewright.ops.op import Op
 
 SETS = [(op, name, arch) for op in list_ops() for name, found in op.sets().items() for arch in found.archs]

@@ -1,9 +1,10 @@
-"""Ops, one folder each. Only the code in an op's folder knows that op."""
+"""Ops, one folder each, and those that other packages add. Only the code in an op's folder knows that op."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
@@ -11,18 +12,58 @@ from tilewright.ops import fmha, gemm, grouped_conv
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.plugins import PluginFailure, load_plugins
 from tilewright.ops.rule import Verdict, Violation, find_violations, list_verdicts
 from tilewright.ops.suggestions import Suggestion
 from tilewright.ops.suggestions import suggest_configs as _suggest
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+# Other packages add an op with an entry point of this group whose object is an `Op`.
+ENTRY_POINTS = "tilewright.ops"
 OPS: tuple[Op, ...] = (gemm.OP, grouped_conv.OP, fmha.OP)
 _OWN = {op.name: op for op in OPS}
 
 
+@dataclass(frozen=True)
+class PluginFailure:
+    """An entry point that failed to add an op, its package, and the reason."""
+
+    entry_point: str  # as in the package's metadata: name = module:object
+    package: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.entry_point} of {self.package}: {self.problem}"
+
+
 @functools.cache
 def _collect_plugins() -> tuple[Op | PluginFailure, ...]:
-    return tuple(load_plugins(OPS))
+    """For each entry point, by name: its op, whose name must be new, or the failure, which affects no other."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  (looks through all installed packages)
+
+    names = set(_OWN)
+    loaded = []
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        found = _load_plugin(point, names)
+        if isinstance(found, Op):
+            names.add(found.name)
+        loaded.append(found)
+    return tuple(loaded)
+
+
+def _load_plugin(point: EntryPoint, names: set[str]) -> Op | PluginFailure:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist else "an unknown package"
+    entry = f"{point.name} = {point.value}"
+    try:
+        op = point.load()
+    except Exception as error:  # importing other packages' code may raise anything
+        return PluginFailure(entry, package, f"it cannot be imported: {type(error).__name__}: {error}")
+    if not isinstance(op, Op):
+        return PluginFailure(entry, package, f"its object is a {type(op).__name__}, not an Op")
+    if op.name in names:
+        return PluginFailure(entry, package, f"it adds a second op named {op.name}")
+    return op
 
 
 def list_ops() -> tuple[Op, ...]:
@@ -88,6 +129,6 @@ def kernel_of(config: ConfigBase, arch: str) -> Kernel:
     return infer_op(config).make_kernel(config, arch)
 
 
-def fits(config: ConfigBase, problem: Any, arch: str) -> list[Violation]:
+def fits(config: ConfigBase, problem: object, arch: str) -> list[Violation]:
     """The reasons why a kernel does not support a problem; empty if it does."""
     return find_violations(infer_op(config).fit_rules, config, problem, archs.load(arch))

@@ -10,7 +10,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fields import list_fields
@@ -44,7 +43,7 @@ def load_sets(folder: Path) -> Mapping[str, KernelSet]:
     return MappingProxyType({s.name: s for s in map(load_kernel_set, sorted(folder.glob("*.toml")))})
 
 
-def find_space(op: Op, name: str, **overrides: Any) -> Space:
+def find_space(op: Op, name: str, **overrides: object) -> Space:
     """A built-in space of an op, with some fields overridden: `dtype="bf16"`.
 
     A file must bind every required field, so that the space can be searched as it is. Fields that the space's name

@@ -45,7 +45,7 @@ def normalize_declaration(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]
     return kept
 
 
-def list_values(field: Field, declared: Any) -> Sequence[Any]:
+def list_values(field: Field, declared: object) -> Sequence[Any]:
     """The values that a declaration lists. The values themselves are not checked yet."""
     tile = find_tile_type(field)
     if tile is not None and isinstance(declared, Mapping):
@@ -61,7 +61,7 @@ def find_tile_type(field: Field) -> TileType | None:
     return kind if isinstance(kind, TileType) else None
 
 
-def to_list(name: str, declared: Any) -> Sequence[Any]:
+def to_list(name: str, declared: object) -> Sequence[Any]:
     """The declared value as a list; a single value becomes a list of one."""
     if isinstance(declared, (set, frozenset)):
         return sorted(declared, key=str)  # the order of a set differs between runs
@@ -71,7 +71,7 @@ def to_list(name: str, declared: Any) -> Sequence[Any]:
     return values
 
 
-def _is_integer_list(value: Any) -> bool:
+def _is_integer_list(value: object) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and all(type(v) is int for v in value)
 
 

@@ -6,16 +6,18 @@ import ctypes
 import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.tolerance import Tolerance
+
+P = TypeVar("P")  # a problem
 
 
 def import_on_call(module: str, name: str) -> Callable[..., Any]:
     """A function whose module is imported on its first call. Functions that work on arrays import NumPy."""
 
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         return getattr(importlib.import_module(module), name)(*arguments, **options)
 
     return call
@@ -45,21 +47,21 @@ class Preparation:
     apply: Callable[[Any], Any]
 
 
-def plan_one_kernel(problem: Any, chosen: tuple[Any, ...]) -> Any | None:
+def plan_one_kernel(problem: P, chosen: tuple[object, ...]) -> P | None:
     """The only stage of a problem that one kernel computes: the problem itself. None after it."""
     return None if chosen else problem
 
 
-def _no_preparations(config: Any, problem: Any) -> tuple[Preparation, ...]:  # noqa: ARG001
+def _no_preparations(config: object, problem: object) -> tuple[Preparation, ...]:  # noqa: ARG001
     return ()
 
 
-def _no_padding(config: Any, problem: Any, arch: Arch) -> None:  # noqa: ARG001
+def _no_padding(config: object, problem: object, arch: Arch) -> None:  # noqa: ARG001
     return None
 
 
-def _whole_config(config: Any, problem: Any) -> Hashable:  # noqa: ARG001
-    return config  # type: ignore[no-any-return]
+def _whole_config(config: Hashable, problem: object) -> Hashable:  # noqa: ARG001
+    return config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,25 +9,26 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from tilewright.arch.spec import Shape
 from tilewright.base.document_values import format_value, is_digits
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 
 C = TypeVar("C", bound="ConfigBase")
+V = TypeVar("V")
 
 
-class FieldType(Protocol):
-    """How values of one type are read, checked and written."""
+class FieldType(Protocol[V]):
+    """How values of a Python type are read, checked and written."""
 
-    def read(self, name: str, value: Any) -> Any:
+    def read(self, name: str, value: object) -> V:
         """The value of field `name`, from Python, TOML, JSON or a token. Raises `InvalidValueError`."""
 
-    def to_token(self, value: Any) -> str:
+    def to_token(self, value: V) -> str:
         """The value as a part of a kernel's name. `read` is the inverse."""
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: V) -> object:
         """The value as JSON."""
 
     def describe(self) -> str:
@@ -40,13 +41,13 @@ class ChoiceType:
 
     values: tuple[str, ...]
 
-    def read(self, name: str, value: Any) -> str:
+    def read(self, name: str, value: object) -> str:
         return choose(name, value, self.values)
 
-    def to_token(self, value: Any) -> str:
+    def to_token(self, value: str) -> str:
         return str(value)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: str) -> str:
         return value
 
     def describe(self) -> str:
@@ -59,17 +60,17 @@ class FlagType:
 
     values: tuple[bool, ...] = (False, True)
 
-    def read(self, name: str, value: Any) -> bool:
+    def read(self, name: str, value: object) -> bool:
         if value is True or value is False:
             return value
         if value in ("true", "false"):
-            return bool(value == "true")
+            return value == "true"
         raise UnknownValueError(name, value, ("true", "false"))
 
-    def to_token(self, value: Any) -> str:
+    def to_token(self, value: bool) -> str:
         return "" if value else "false"
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: bool) -> bool:
         return value
 
     def describe(self) -> str:
@@ -83,8 +84,8 @@ class CountType:
     least: int
     most: int
 
-    def read(self, name: str, value: Any) -> int:
-        if is_digits(value):
+    def read(self, name: str, value: object) -> int:
+        if isinstance(value, str) and is_digits(value):
             value = int(value)
         if type(value) is not int:
             raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
@@ -92,10 +93,10 @@ class CountType:
             raise InvalidValueError(f"{name} is {value}, must be {self.least} to {self.most}")
         return value
 
-    def to_token(self, value: Any) -> str:
+    def to_token(self, value: int) -> str:
         return str(value)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: int) -> int:
         return value
 
     def describe(self) -> str:
@@ -109,13 +110,13 @@ class TileType:
     labels: tuple[str, str, str] = ("m", "n", "k")
     most: int = 65536
 
-    def read(self, name: str, value: Any) -> Shape:
-        parts: Any = value
+    def read(self, name: str, value: object) -> Shape:
+        parts = value
         if isinstance(value, str):
-            parts = value.split("x")
-            if not all(is_digits(part) for part in parts):
+            texts = value.split("x")
+            if not all(is_digits(text) for text in texts):
                 raise InvalidValueError(f"{name} must look like 128x128x32, got {format_value(value)}")
-            parts = [int(part) for part in parts]
+            parts = [int(text) for text in texts]
         if isinstance(parts, Mapping):
             if set(parts) != set(self.labels):
                 raise InvalidValueError(f"{name} needs exactly {', '.join(self.labels)}, got {format_value(value)}")
@@ -129,10 +130,10 @@ class TileType:
                 )
         return Shape(*parts)
 
-    def to_token(self, value: Any) -> str:
+    def to_token(self, value: Shape) -> str:
         return str(value)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: Shape) -> list[int]:
         return list(value)
 
     def describe(self) -> str:
@@ -146,13 +147,13 @@ class IntegerListType:
     fewest: int
     most: int
 
-    def read(self, name: str, value: Any) -> tuple[int, ...]:
-        parts: Any = value
+    def read(self, name: str, value: object) -> tuple[int, ...]:
+        parts = value
         if isinstance(value, str):
-            parts = value.split("x") if value != self.to_token(()) else []
-            if not all(is_digits(part) for part in parts):
+            texts = value.split("x") if value != self.to_token(()) else []
+            if not all(is_digits(text) for text in texts):
                 raise InvalidValueError(f"{name} must look like 128x64x32, got {format_value(value)}")
-            parts = [int(part) for part in parts]
+            parts = [int(text) for text in texts]
         if not isinstance(parts, Sequence) or not self.fewest <= len(parts) <= self.most:
             raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {format_value(value)}")
         for part in parts:
@@ -162,10 +163,10 @@ class IntegerListType:
                 )
         return tuple(parts)
 
-    def to_token(self, value: Any) -> str:
+    def to_token(self, value: tuple[int, ...]) -> str:
         return "x".join(str(part) for part in value) or "none"
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: tuple[int, ...]) -> list[int]:
         return list(value)
 
     def describe(self) -> str:
@@ -179,13 +180,13 @@ class OptionalTileType:
     tile: TileType
     nothing: str = "native"
 
-    def read(self, name: str, value: Any) -> Shape | None:
+    def read(self, name: str, value: object) -> Shape | None:
         return None if value in (None, self.nothing) else self.tile.read(name, value)
 
-    def to_token(self, value: Any) -> str:
+    def to_token(self, value: Shape | None) -> str:
         return self.nothing if value is None else self.tile.to_token(value)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: Shape | None) -> list[int] | None:
         return None if value is None else list(value)
 
     def describe(self) -> str:
@@ -197,23 +198,31 @@ class Field:
     """One field of a config class: its type, its tag in names, and its meaning."""
 
     name: str
-    kind: FieldType
+    kind: FieldType[Any]
     tag: str
     doc: str
-    default: Any
+    default: object
 
     @property
     def required(self) -> bool:
         return self.default is MISSING
 
-    def to_token(self, value: Any) -> str | None:
+    def to_token(self, value: object) -> str | None:
         """The field's part of a name; None if the value is the default, which names leave out."""
         if not self.required and value == self.default:
             return None
         return self.tag + self.kind.to_token(value)
 
 
-def config_field(kind: FieldType, doc: str, *, tag: str = "", default: Any = MISSING) -> Any:
+@overload
+def config_field(kind: FieldType[V], doc: str, *, tag: str = "") -> V: ...
+
+
+@overload
+def config_field(kind: FieldType[V], doc: str, *, tag: str, default: V) -> V: ...
+
+
+def config_field(kind: FieldType[V], doc: str, *, tag: str = "", default: Any = MISSING) -> Any:
     """Declare a field of a config class. A field with a default needs a tag that identifies it in names."""
     if default is not MISSING and not tag:
         raise ValueError("a field with a default is left out of names, so it needs a tag")

@@ -27,10 +27,9 @@ from tilewright.base.document_values import format_value
 from tilewright.base.documents import FileProblems, convert_read_errors, read_toml
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
 from tilewright.ops.declaration import STAR, find_grid_columns, find_tile_type, list_values, to_list
-from tilewright.ops.fields import ConfigBase, Field, list_fields
+from tilewright.ops.fields import Field, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.ops.rule import Violation, find_violations
 from tilewright.ops.space import Axis, Space, SpaceReport, merge_reports
 
 KEYS = ("op", "name", "doc", "archs", "space")
@@ -167,55 +166,12 @@ def _is_disjoint(spaces: Sequence[Sequence[Axis]]) -> bool:
     return any(sum(map(len, sets)) == len(set().union(*sets)) for sets in taken.values())
 
 
-@dataclass(frozen=True)
-class IllegalMember:
-    """A combination of a set that violates rules on one of the set's GPUs."""
-
-    arch: str
-    space: int  # index of the space in the set
-    config: ConfigBase
-    violations: tuple[Violation, ...]
-
-    def __str__(self) -> str:
-        faults = "; ".join(str(violation) for violation in self.violations)
-        return f"space.{self.space} on {self.arch}: {self.config}: {faults}"
-
-
-def find_illegal_members(kernel_set: KernelSet) -> list[IllegalMember]:
-    """Every combination that is illegal on a GPU of `archs`; empty for a correct set.
-
-    A field with "*" counts with all its values.
-    """
-    if not kernel_set.archs:
-        raise InvalidValueError(f"set {kernel_set.name!r} lists no GPUs: give it archs")
-    found: list[IllegalMember] = []
-    for arch, (index, space) in itertools.product(kernel_set.archs, enumerate(kernel_set.spaces)):
-        report = space.report(arch)
-        if report.legal == report.raw:
-            continue
-        spec = gpus.load(arch)
-        for config in _iterate_combinations(space, spec):
-            faults = find_violations(space.op.rules, config, spec)
-            if faults:
-                found.append(IllegalMember(arch, index, config, tuple(faults)))
-    return found
-
-
-def _iterate_combinations(space: Space, arch: gpus.Arch) -> Iterator[ConfigBase]:
-    """Every combination of a space, legal or not."""
-    axes = space.list_axes(arch)
-    names = [name for axis in axes for name in axis.fields]
-    for rows in itertools.product(*(axis.values for axis in axes)):
-        values = itertools.chain.from_iterable(rows)
-        yield space.op.config_type(**dict(zip(names, values, strict=True)))
-
-
-def _check_name(name: Any) -> None:
+def _check_name(name: object) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise InvalidValueError(f"a set's name consists of letters, digits, '_', '-' and '.', got {format_value(name)}")
 
 
-def _check_doc(doc: Any) -> None:
+def _check_doc(doc: object) -> None:
     if not isinstance(doc, str):
         raise InvalidValueError(f"must be a text, got {format_value(doc)}")
 
@@ -268,7 +224,7 @@ def _read_tables(raw: Mapping[str, Any]) -> list[Any]:
     raise InvalidValueError("missing: a set has one or more [[space]] tables")
 
 
-def _read_space(op: Op, where: str, table: Any, problems: FileProblems) -> Space | None:
+def _read_space(op: Op, where: str, table: object, problems: FileProblems) -> Space | None:
     """One [[space]] table. If it has problems, they are added to `problems` and the result is None."""
     if not isinstance(table, dict):
         problems.add(where, f"must be a table, got {format_value(table)}")
@@ -287,7 +243,7 @@ def _read_space(op: Op, where: str, table: Any, problems: FileProblems) -> Space
     return Space(op, declared) if len(problems.found) == before else None
 
 
-def _read_key(op: Op, key: str, where: str, value: Any, problems: FileProblems) -> Any:
+def _read_key(op: Op, key: str, where: str, value: object, problems: FileProblems) -> Any:
     """The declaration of one key of a [[space]] table: "*" or its valid values."""
     fields = list_fields(op.config_type)
     before = len(problems.found)
@@ -309,7 +265,7 @@ def _read_key(op: Op, key: str, where: str, value: Any, problems: FileProblems) 
     return tuple(problems.try_call(where, field.kind.read, key, v) for v in single)
 
 
-def _read_shorthand(op: Op, key: str, value: Any) -> Any:
+def _read_shorthand(op: Op, key: str, value: object) -> tuple[Any, ...]:
     if isinstance(value, (list, dict)):
         raise InvalidValueError(f"{key} must be a value or a list of values, got {format_value(value)} in it")
     return op.shorthands[key].row(str(value))
@@ -331,7 +287,7 @@ def dump_kernel_set(kernel_set: KernelSet) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _format_declaration(key: str, field: Field | None, declared: Any) -> str:
+def _format_declaration(key: str, field: Field | None, declared: Sequence[Any]) -> str:
     """The right-hand side of one key, for a field or for a shorthand (no field)."""
     if declared == STAR:
         return _format_text(STAR)
@@ -346,7 +302,7 @@ def _format_declaration(key: str, field: Field | None, declared: Any) -> str:
     return written[0] if len(written) == 1 else _format_array(key, written)
 
 
-def _format_value(field: Field | None, value: Any) -> str:
+def _format_value(field: Field | None, value: object) -> str:
     plain = field.kind.to_json(value) if field else value
     if type(plain) is bool:
         return "true" if plain else "false"

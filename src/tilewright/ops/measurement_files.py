@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tilewright.base.documents import CsvTable, read_csv
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
 from tilewright.ops.kernel import Kernel
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,7 @@ class ImportedTime:
     """One time of a kernel for a problem. Several times of the same pair are repeats. `versions`: software versions."""
 
     kernel: Kernel
-    problem: Any
+    problem: DataclassInstance
     us: float
     versions: str
 

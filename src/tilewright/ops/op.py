@@ -44,7 +44,7 @@ class Profile:
     wants: Callable[[Any, Arch], bool]
 
 
-def _no_launchers(config: Any) -> tuple[str, ...]:  # noqa: ARG001
+def _no_launchers(config: object) -> tuple[str, ...]:  # noqa: ARG001
     return ()
 
 
@@ -53,17 +53,17 @@ class Op:
     """An operation and everything Tilewright must know about it.
 
     `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` lists, for a field given as "*",
-    all values worth trying on a GPU; `oddities` adds values for tests only. `kinds` names the fields that change a
-    kernel's structure; `strata` lists all fields that distinguish kernels, with their values. `context` returns the
-    template's variables, `headers` are the includes of all rendered sources, `support` those of them that are
-    Tilewright's own files. `sets` and `spaces` are the op's built-in kernel sets and spaces, by name; `importers`
-    read files of other tools as spaces. `execution` defines how kernels are called and checked; without it they can
-    be built but not run. `problem_readers` read files of other tools as lists of problems, by format name,
-    `measurement_readers` as times of its kernels. `launchers` are further files of Tilewright, each for some kernels
-    only: `launchers_of` names those that a config's source includes, after `headers`. `filters` are additional names
-    by which commands select kernels, next to fields and shorthands: name → field, shorthand or property of the
-    config. `profiles` select kernels by purpose, from the space `default` if the op has one. `cost` estimates kernel
-    times; without it kernels are selected in the order of registration.
+    all values worth trying on a GPU. `kinds` names the fields that change a kernel's structure; `strata` lists all
+    fields that distinguish kernels, with their values. `context` returns the template's variables, `headers` are
+    the includes of all rendered sources, `support` those of them that are Tilewright's own files. `sets` and
+    `spaces` are the op's built-in kernel sets and spaces, by name; `importers` read files of other tools as spaces.
+    `execution` defines how kernels are called and checked; without it they can be built but not run.
+    `problem_readers` read files of other tools as lists of problems, by format name, `measurement_readers` as times
+    of its kernels. `launchers` are further files of Tilewright, each for some kernels only: `launchers_of` names
+    those that a config's source includes, after `headers`. `filters` are additional names by which commands select
+    kernels, next to fields and shorthands: name → field, shorthand or property of the config. `profiles` select
+    kernels by purpose, from the space `default` if the op has one. `cost` estimates kernel times; without it
+    kernels are selected in the order of registration.
     """
 
     name: str
@@ -75,7 +75,6 @@ class Op:
     rules: tuple[Rule, ...]
     fit_rules: tuple[Rule, ...]
     stars: Mapping[str, Callable[[Arch], tuple[Any, ...]]]
-    oddities: Mapping[str, tuple[Any, ...]]
     kinds: tuple[str, ...]
     strata: Callable[[Arch], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]
     shorthands: Mapping[str, Shorthand]
@@ -104,7 +103,7 @@ class Op:
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
 
-    def make_config(self, **values: Any) -> ConfigBase:
+    def make_config(self, **values: object) -> ConfigBase:
         """A config of this op. Unknown fields and invalid values are errors."""
         return read_config(self.config_type, values)
 

@@ -12,7 +12,7 @@ import io
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.document_values import format_value
 from tilewright.base.documents import FileProblems, convert_read_errors, read_csv, read_json
@@ -20,6 +20,9 @@ from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueErr
 from tilewright.ops.op import Op
 from tilewright.ops.problem_text import list_problem_fields
 from tilewright.ops.problem_values import format_problem_value, read_value
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SUFFIXES = {".csv": "csv", ".json": "json"}
 KEYS = ("op", "problems")  # of a JSON file that is an object
@@ -64,7 +67,7 @@ def _choose_reader(op: Op, path: Path, format: str | None) -> Callable[[Path], l
     return known[choose(f"format of a list of {op.name} problems", format, list_formats(op))]
 
 
-def list_needed_fields(problem: Any) -> dict[str, Any]:
+def list_needed_fields(problem: DataclassInstance) -> dict[str, Any]:
     """The fields that are needed to create an equal problem: those that differ from their defaults."""
     return list_problem_fields(problem, None)
 
@@ -139,7 +142,7 @@ def _read_json(op: Op, path: Path) -> list[Any]:
     return read_each(path, places, lambda entry: [_read_object(op, entry)])
 
 
-def _read_entries(op: Op, document: Any) -> list[Any]:
+def _read_entries(op: Op, document: object) -> list[Any]:
     entries = document
     if isinstance(document, dict):
         for key in document:
@@ -152,7 +155,7 @@ def _read_entries(op: Op, document: Any) -> list[Any]:
     return entries
 
 
-def _read_object(op: Op, entry: Any) -> Any:
+def _read_object(op: Op, entry: object) -> Any:
     if not isinstance(entry, dict):
         raise InvalidValueError(f"must be an object, got {format_value(entry)}")
     for name in entry:
@@ -162,7 +165,7 @@ def _read_object(op: Op, entry: Any) -> Any:
     )
 
 
-def _read_json_value(name: str, value: Any) -> Any:
+def _read_json_value(name: str, value: object) -> object:
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(v, (dict, list)) for v in value)):
         raise InvalidValueError(f"{name} must be a value or a list of numbers, got {format_value(value)}")
     return tuple(value) if isinstance(value, list) else value

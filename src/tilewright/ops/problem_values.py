@@ -7,11 +7,14 @@ import functools
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.document_values import format_value, is_digits
 from tilewright.base.errors import InvalidValueError, choose
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Extents: TypeAlias = tuple[int, ...]
 MOST = 2**63 - 1  # sizes are int64_t in the C interface of every op
@@ -20,17 +23,17 @@ _WHOLE = re.compile(r"-?[0-9]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,400})?(e[+-]?[0-9]{1,4})?")
 
 
-def list_all_fields(problem: Any) -> dict[str, Any]:
+def list_all_fields(problem: DataclassInstance) -> dict[str, Any]:
     """All fields of a problem by name. An equal problem can be created from them."""
     return {each.name: getattr(problem, each.name) for each in dataclasses.fields(problem)}
 
 
-def dump_problem(problem: Any) -> str:
+def dump_problem(problem: DataclassInstance) -> str:
     """A problem as in tables and tasks: all its fields as canonical JSON. An equal problem can be created from it."""
     return to_canonical_json(list_all_fields(problem))
 
 
-def parse_json_value(value: Any) -> Any:
+def parse_json_value(value: object) -> object:
     """Convert a JSON value to a problem's value: extents are lists in JSON and tuples in problems."""
     return tuple(value) if isinstance(value, list) else value
 
@@ -52,7 +55,7 @@ def _list_parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ..
     return tuple(parameters), tuple(name for name, p in parameters.items() if p.default is p.empty)
 
 
-def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:
+def check_count(name: str, value: object, least: int, most: int = MOST) -> None:
     """Raise an error unless the value is an integer within the bounds."""
     if type(value) is not int:
         raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
@@ -60,15 +63,14 @@ def check_count(name: str, value: Any, least: int, most: int = MOST) -> None:
         raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")
 
 
-def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> Extents:
+def read_extents(name: str, value: object, least: int, ndim: int | None = None) -> Extents:
     """Extents from (28, 28), [28, 28], "28x28" or 28. With `ndim`, a single number stands for every dimension."""
-    parts: Any = value.split("x") if isinstance(value, str) else value
+    parts: Sequence[Any] = value if isinstance(value, Sequence) else [value]
     if isinstance(value, str):
+        parts = value.split("x")
         if not all(is_digits(part) for part in parts):
             raise InvalidValueError(f"{name} must look like 28x28, got {format_value(value)}")
         parts = [int(part) for part in parts]
-    if not isinstance(parts, Sequence):
-        parts = [parts]
     for part in parts:
         check_count(name, part, least)
     if ndim is not None and len(parts) == 1:
@@ -79,7 +81,7 @@ def read_extents(name: str, value: Any, least: int, ndim: int | None = None) -> 
     return tuple(parts)
 
 
-def format_problem_value(value: Any) -> str:
+def format_problem_value(value: object) -> str:
     """A value as in files and on command lines: extents as 28x28, true and false."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -28,7 +28,7 @@ class Rejection:
 
     message: str
     field: str = ""
-    nearest: Any = None
+    nearest: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Violation:
     slug: str
     message: str
     field: str
-    nearest: Any
+    nearest: object
     fix: str
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Rule:
     fix: str
     group_key: Callable[[Any, Arch], Hashable] | None = None
 
-    def find_violation(self, *subjects: Any) -> Violation | None:
+    def find_violation(self, *subjects: object) -> Violation | None:
         """The violation, or None if the rule passes."""
         fault = self.check(*subjects)
         if fault is None:
@@ -116,17 +116,17 @@ def _parse_sections(check: Callable[..., Any]) -> tuple[str, str, str]:
     return what, why, fix
 
 
-def list_verdicts(rules: Sequence[Rule], *subjects: Any) -> list[Verdict]:
+def list_verdicts(rules: Sequence[Rule], *subjects: object) -> list[Verdict]:
     """The verdict of every rule, passes as well as failures."""
     return [Verdict(rule, rule.find_violation(*subjects)) for rule in rules]
 
 
-def find_violations(rules: Sequence[Rule], *subjects: Any) -> list[Violation]:
+def find_violations(rules: Sequence[Rule], *subjects: object) -> list[Violation]:
     """All violations; empty for a legal config."""
     return [v.violation for v in list_verdicts(rules, *subjects) if v.violation is not None]
 
 
-def is_legal(rules: Sequence[Rule], config: Any, arch: Arch) -> bool:
+def is_legal(rules: Sequence[Rule], config: object, arch: Arch) -> bool:
     """Whether no rule rejects the config."""
     return all(rule.check(config, arch) is None for rule in rules)
 
@@ -138,7 +138,7 @@ class Legality:
         self.arch = arch
         self.known = [(rule, operator.attrgetter(*rule.reads), dict[Any, bool]()) for rule in rules]
 
-    def __call__(self, config: Any) -> bool:
+    def __call__(self, config: object) -> bool:
         for rule, read, answers in self.known:
             key = read(config)
             passes = answers.get(key)

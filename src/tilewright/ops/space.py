@@ -28,12 +28,10 @@ from tilewright.ops.rule import Rule
 
 @dataclass(frozen=True)
 class Axis:
-    """One or more fields that are bound together, and the values they take. A random search tries the values
-    in random order unless the axis is `ordered`."""
+    """One or more fields that are bound together, and the values they take."""
 
     fields: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]
-    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -218,7 +216,7 @@ class Search:
         self.weights = [1]
         for axis in reversed(axes):
             self.weights.insert(0, self.weights[0] * len(axis.values))
-        level = self.level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
+        level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
         # Per level: the rules that can be checked there, a picker of the values they read, and their cached verdicts.
         self.rules_at: list[list[tuple[Rule, _Pick, dict[Any, bool]]]] = [[] for _ in axes]
         for rule in op.rules:
@@ -259,7 +257,7 @@ class Search:
         legal, removed = 0, dict[str, int]()
         for row in self.axes[depth].values:
             values.update(zip(self.axes[depth].fields, row, strict=True))
-            refused = self._find_rejecting_rule(depth)
+            refused = self.find_rejecting_rule(depth)
             if refused is not None:
                 removed[refused.code] = removed.get(refused.code, 0) + self.weights[depth + 1]
                 continue
@@ -276,50 +274,20 @@ class Search:
             if keep is None or keep(self.bound):
                 yield dict(self.bound.__dict__)
 
-    def draw_member(self, rng: random.Random) -> dict[str, Any] | None:
-        """A legal combination, found by trying the values of each axis in random order; None if there is none."""
-        for _ in self._visit_leaves(0, rng):
-            return dict(self.bound.__dict__)
-        return None
-
-    def draw_member_backjumping(self, rng: random.Random) -> dict[str, Any] | None:
-        """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
-        that one of the rejecting rules reads."""
-        return dict(self.bound.__dict__) if self._find_blamed_axes(0, rng) is None else None
-
-    def _find_blamed_axes(self, depth: int, rng: random.Random) -> set[int] | None:
-        """None if the axes from `depth` on could be bound, else the earlier axes that prevent it."""
-        if depth == len(self.axes):
-            return None
-        axis = self.axes[depth]
-        values = self.bound.__dict__
-        blamed: set[int] = set()
-        for row in axis.values if axis.ordered else rng.sample(axis.values, len(axis.values)):
-            values.update(zip(axis.fields, row, strict=True))
-            refusing = self._find_rejecting_rule(depth)
-            if refusing is None:
-                below = self._find_blamed_axes(depth + 1, rng)
-                if below is None or depth not in below:
-                    return below
-                blamed |= below
-            else:
-                blamed |= {self.level[name] for name in refusing.reads}
-        return blamed - {depth}
-
-    def _visit_leaves(self, depth: int, rng: random.Random | None = None) -> Iterator[None]:
+    def _visit_leaves(self, depth: int) -> Iterator[None]:
         """Bind the axes from `depth` on to every combination that no rule rejects."""
         if depth == len(self.axes):
             yield
             return
         axis = self.axes[depth]
         values = self.bound.__dict__
-        rows = axis.values if rng is None or axis.ordered else rng.sample(axis.values, len(axis.values))
-        for row in rows:
+        for row in axis.values:
             values.update(zip(axis.fields, row, strict=True))
-            if self._find_rejecting_rule(depth) is None:
-                yield from self._visit_leaves(depth + 1, rng)
+            if self.find_rejecting_rule(depth) is None:
+                yield from self._visit_leaves(depth + 1)
 
-    def _find_rejecting_rule(self, depth: int) -> Rule | None:
+    def find_rejecting_rule(self, depth: int) -> Rule | None:
+        """The first rule that rejects the values of the first `depth + 1` axes; None if no rule does."""
         values = self.bound.__dict__
         for rule, pick, known in self.rules_at[depth]:
             key = pick(values)

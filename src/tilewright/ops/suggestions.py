@@ -14,7 +14,7 @@ from tilewright.ops.fields import ConfigBase, list_fields
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations, is_legal
 
-# With more than three changed fields, a suggestion is no longer similar to the given config.
+# A suggestion with more than three changed fields is not similar to the given config.
 MOST_CHANGES = 3
 
 
@@ -60,7 +60,7 @@ def _iterate_changes(choices: Mapping[str, list[Any]], count: int) -> Iterator[d
             yield dict(zip(names, values, strict=True))
 
 
-def _list_alternatives(op: Op, name: str, current: Any, arch: Arch) -> list[Any]:
+def _list_alternatives(op: Op, name: str, current: object, arch: Arch) -> list[Any]:
     """Other values of a field to suggest. If there are many, only the nearest."""
     others = [v for v in op.list_candidates(name, arch) if v != current]
     others.sort(key=lambda v: _distance(current, v))
@@ -74,7 +74,7 @@ def _make_suggestion(op: Op, config: ConfigBase, changed: dict[str, Any]) -> Sug
     return Suggestion(op.config_type(**values), changes, distance)
 
 
-def _distance(was: Any, now: Any) -> float:
+def _distance(was: object, now: object) -> float:
     """Octaves between tiles or numbers, 1 between names. Only for ranking."""
     if isinstance(was, Shape) and isinstance(now, Shape):
         return sum(abs(math.log2(a / b)) for a, b in zip(was, now, strict=True))

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tilewright.arch.number_formats import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +21,13 @@ class Tolerance:
     deviations as those of independent numbers.
     """
 
-    limit: Any
-    deviation: Any
+    limit: Floats
+    deviation: Floats
 
     def __add__(self, other: Tolerance) -> Tolerance:
         deviation = (self.deviation * self.deviation + other.deviation * other.deviation) ** 0.5
         return Tolerance(self.limit + other.limit, deviation)
 
-    def scale(self, factor: Any) -> Tolerance:
+    def scale(self, factor: Floats | NDArray[np.bool_] | float) -> Tolerance:
         """The errors after a multiplication by non-negative numbers."""
         return Tolerance(self.limit * factor, self.deviation * factor)

@@ -65,7 +65,6 @@ OP = Op(
     rules=(),
     fit_rules=collect_rules(fit),
     stars={},
-    oddities={},
     kinds=("dtype",),
     strata=lambda _: {("dtype",): [(name,) for name in DTYPES]},
     shorthands={},

@@ -59,7 +59,6 @@ OP = Op(
     rules=(),
     fit_rules=collect_rules(fit),
     stars={},
-    oddities={},
     kinds=("step",),
     strata=lambda _: {("step",): [(SCALE,), (ADD,)]},
     shorthands={},

@@ -1,8 +1,9 @@
-"""Values worth trying for the fields of a work-group's GEMM, and unusual ones for tests."""
+"""Values worth trying for the fields of a work-group's GEMM."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch, Shape
@@ -20,16 +21,10 @@ def _list_mma_tiles(arch: Arch) -> tuple[Shape, ...]:
 
 
 # For the `stars` of an op.
-STARS: dict[str, Any] = {
+STARS: Mapping[str, Callable[[Arch], tuple[Any, ...]]] = {
     "block": _list_blocks,
     "waves": lambda arch: (*arch.waves, COMPV5_WAVES),
     "mma": _list_mma_tiles,
     "wave_groups": lambda _: (1, 2),
     "blocks_per_cu": lambda _: (1, 2),
-}
-# For its `oddities`: they violate rules that sensible values never violate.
-ODDITIES: dict[str, tuple[Any, ...]] = {
-    "block": tuple(Shape(*s) for s in ((96, 128, 32), (192, 64, 32), (128, 48, 64), (128, 128, 96))),
-    "mma": tuple(Shape(*s) for s in ((16, 16, 8), (32, 32, 4), (64, 64, 16), (16, 32, 16))),
-    "waves": tuple(Shape(*s) for s in ((8, 4, 1), (16, 2, 1), (1, 1, 2), (2, 2, 2), (8, 2, 1))),
 }

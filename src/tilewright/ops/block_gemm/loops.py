@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.resources import block_threads
 
 # Tiles along M and N. CK Tile distributes them to eight groups of work-groups, and to columns of four tiles. These
@@ -34,17 +33,17 @@ _FORMS = {
 }
 
 
-def prefetched_steps(config: Any, arch: Arch) -> int:
+def prefetched_steps(config: BlockGemmConfig, arch: Arch) -> int:
     """Steps that the pipeline mem prefetches (PrefetchStages)."""
     block = config.block
     groups = max(4 * arch.wave_size // block_threads(config, arch), 1)
     a, b = find_dtype(config.dtype_a), find_dtype(config.dtype_b)
     step = (block.m * a.storage_bytes // a.packed + block.n * b.storage_bytes // b.packed) * block.k
     stages = -(-(_BYTES_UNDER_WAY // groups) // step)
-    return int(min(max(stages, _FEWEST_STAGES), _MOST_STAGES))
+    return min(max(stages, _FEWEST_STAGES), _MOST_STAGES)
 
 
-def list_loop_forms(config: Any, arch: Arch) -> tuple[tuple[int, ...], ...]:
+def list_loop_forms(config: BlockGemmConfig, arch: Arch) -> tuple[tuple[int, ...], ...]:
     """For each compiled loop form its step counts, the most sensitive first. Forms with a loop come first."""
     if config.pipeline != "mem":
         return _FORMS[config.pipeline]

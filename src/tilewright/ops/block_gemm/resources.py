@@ -6,10 +6,9 @@ in comments are relative to ck_tile/ops/.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.spec import Arch
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 
 PIPELINE_TYPES = {
     "mem": "GemmPipelineAgBgCrMem",
@@ -61,9 +60,9 @@ SMALL_STEP = 24  # matrix operations
 MAX_ACCESS_BYTES = 16  # widest load or store of a lane
 
 
-def block_threads(config: Any, arch: Arch) -> int:
+def block_threads(config: BlockGemmConfig, arch: Arch) -> int:
     """Threads of a work-group."""
-    return int(config.waves.m * config.waves.n * config.waves.k * arch.wave_size)
+    return config.waves.m * config.waves.n * config.waves.k * arch.wave_size
 
 
 def global_vector(name: str, elements_per_thread: int, contiguous: int) -> int:
@@ -80,50 +79,50 @@ def global_vector(name: str, elements_per_thread: int, contiguous: int) -> int:
     return packed
 
 
-def vector_a(config: Any, arch: Arch) -> int:
+def vector_a(config: BlockGemmConfig, arch: Arch) -> int:
     """Elements of A that a lane loads at once."""
     block = config.block
     share = block.m * block.k // block_threads(config, arch)
     return global_vector(config.dtype_a, share, block.k if config.layout[0] == "r" else block.m)
 
 
-def vector_b(config: Any, arch: Arch) -> int:
+def vector_b(config: BlockGemmConfig, arch: Arch) -> int:
     """Elements of B that a lane loads at once."""
     block = config.block
     share = block.n * block.k // block_threads(config, arch)
     return global_vector(config.dtype_b, share, block.n if config.layout[1] == "r" else block.k)
 
 
-def fixed_vector(config: Any, arch: Arch, operand: int) -> int:
-    """Elements of A (0) or B (1) that a lane loads at once if vectors are fixed: at most its share of the tile
+def fixed_vectors(config: BlockGemmConfig, vector: Shape, arch: Arch) -> tuple[int, int]:
+    """Elements of A and of B that a lane loads at once if vectors are fixed: at most its share of the tile
     (LargestVec in core/algorithm/static_encoding_pattern.hpp)."""
-    share = config.block[operand] * config.block.k // block_threads(config, arch)
-    return int(min(config.vector[operand], share))
+    block, threads = config.block, block_threads(config, arch)
+    return min(vector[0], block.m * block.k // threads), min(vector[1], block.n * block.k // threads)
 
 
-def vector_c(config: Any) -> int:
+def vector_c(config: BlockGemmConfig) -> int:
     """Elements of C (and of a D) that a lane stores (or loads) at once."""
     if config.epilogue == "default":
         return 1  # without the LDS shuffle a lane holds single elements along n
-    return vector_d(config) if config.vector is None else int(config.vector[2])
+    return vector_d(config) if config.vector is None else config.vector[2]
 
 
-def vector_d(config: Any) -> int:
+def vector_d(config: BlockGemmConfig) -> int:
     """Elements of a D tensor that a lane loads at once. A fixed vector width does not apply to D tensors."""
     if config.epilogue == "default":
         return 1
     width = MAX_ACCESS_BYTES // find_dtype(config.dtype_c).storage_bytes
-    return int(min(config.waves.n * config.mma.n, width))
+    return min(config.waves.n * config.mma.n, width)
 
 
-def staged_tiles(config: Any, arch: Arch) -> int:
+def staged_tiles(config: BlockGemmConfig, arch: Arch) -> int:
     """mma tiles along m that the cshuffle epilogue packs into one store, if the wave has that many
     (NumMXdlPerWavePerShuffle in epilogue/cshuffle_epilogue.hpp)."""
     per_lane = max(1, config.mma.m * config.mma.n // arch.wave_size)
-    return int(max(1, vector_c(config) // per_lane))
+    return max(1, vector_c(config) // per_lane)
 
 
-def shuffle_tile(config: Any, arch: Arch) -> tuple[int, int]:
+def shuffle_tile(config: BlockGemmConfig, arch: Arch) -> tuple[int, int]:
     """Rows and columns of C that the cshuffle epilogue stages in LDS at a time
     (MNPerIterationShuffle in epilogue/cshuffle_epilogue.hpp)."""
     mma, waves, block = config.mma, config.waves, config.block
@@ -135,7 +134,7 @@ def shuffle_tile(config: Any, arch: Arch) -> tuple[int, int]:
     return rows, columns
 
 
-def pipeline_lds_bytes(config: Any) -> int:
+def pipeline_lds_bytes(config: BlockGemmConfig) -> int:
     """Bytes of one LDS buffer of the pipeline: the A tile and the B tile, each rounded up to 16 bytes."""
     block = config.block
     a = _round_up(find_dtype(config.dtype_a).storage_bytes * block.m * block.k, 16)
@@ -144,11 +143,11 @@ def pipeline_lds_bytes(config: Any) -> int:
         return a  # B is loaded from memory to registers
     if config.pipeline == "compv5":
         # The wave groups add up their halves of C in LDS (comp_v5_default_policy.hpp, GetSmemSizeC).
-        return int(max(a + b, find_dtype(config.dtype_acc).storage_bytes * block.m * block.n))
+        return max(a + b, find_dtype(config.dtype_acc).storage_bytes * block.m * block.n)
     return a + b
 
 
-def epilogue_lds_bytes(config: Any, arch: Arch) -> int:
+def epilogue_lds_bytes(config: BlockGemmConfig, arch: Arch) -> int:
     """Bytes of LDS in which the epilogue stages C."""
     if config.epilogue == "default":
         return 0
@@ -156,37 +155,37 @@ def epilogue_lds_bytes(config: Any, arch: Arch) -> int:
     return rows * columns * find_dtype(config.dtype_c).storage_bytes
 
 
-def lds_bytes(config: Any, arch: Arch) -> int:
+def lds_bytes(config: BlockGemmConfig, arch: Arch) -> int:
     """Bytes of LDS of one work-group. Pipeline and epilogue use the same memory, one after the other."""
     buffer = max(pipeline_lds_bytes(config), epilogue_lds_bytes(config, arch))
     return buffer * 2 if config.pipeline in DOUBLE_LDS else buffer
 
 
-def matrix_instructions(config: Any, arch: Arch) -> tuple[str, ...]:
+def matrix_instructions(config: BlockGemmConfig, arch: Arch) -> tuple[str, ...]:
     """The matrix instruction of the kernel's one GEMM; an empty string if the GPU has none for it."""
     shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
     return (shapes.get(config.mma, ""),)
 
 
-def is_small(config: Any) -> bool:
+def is_small(config: BlockGemmConfig) -> bool:
     """Whether a wave has few matrix operations per step of k. More only increase the compiler's unrolling time."""
     block, waves, mma = config.block, config.waves, config.mma
     per_wave = -(-block.m // (waves.m * mma.m)) * -(-block.n // (waves.n * mma.n)) * -(-block.k // mma.k)
-    return bool(per_wave <= SMALL_STEP)
+    return per_wave <= SMALL_STEP
 
 
-def least_steps(config: Any) -> int:
+def least_steps(pipeline: str) -> int:
     """The minimum of steps along K for a correct result: compv6 prefetches three steps, and its tail for an odd number
     sums all prefetched ones, so that the result of a single step is wrong."""
-    return 2 if config.pipeline == "compv6" else 1
+    return 2 if pipeline == "compv6" else 1
 
 
-def has_unbounded_add(config: Any) -> bool:
+def has_unbounded_add(config: BlockGemmConfig) -> bool:
     """Whether CK Tile adds to C without checking its bounds: bf16 is added by a compare-and-swap loop."""
-    return bool(config.split_k and config.dtype_c == "bf16")
+    return config.split_k and config.dtype_c == "bf16"
 
 
-def add_bytes(config: Any) -> int:
+def add_bytes(config: BlockGemmConfig) -> int:
     """Bytes of C per atomic add. Its address must be a multiple of them. fp16 is added in pairs: by an instruction, or
     on RDNA 3 by a compare-and-swap of 4 bytes. Other types of less than 4 bytes are swapped in units of up to 8 bytes
     (core/arch/generic_memory_space_atomic.hpp)."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.rule import Rejection, Rule
 
+C = TypeVar("C")  # the config of an op
+
 
 def rule_through_view(
     rule: Rule,
-    view: Callable[[Any], Any],
+    view: Callable[[C], object],
     *,
     reads: Sequence[str] | None = None,
     good: Mapping[str, Any] | None = None,
@@ -26,7 +28,7 @@ def rule_through_view(
     """
     fields = rule.reads if reads is None else tuple(reads)
 
-    def check(config: Any, arch: Arch) -> Rejection | None:
+    def check(config: C, arch: Arch) -> Rejection | None:
         fault = rule.check(view(config), arch)
         if fault is None or fault.field in fields:
             return fault
@@ -42,10 +44,10 @@ def rule_through_view(
     )
 
 
-def rule_except(rule: Rule, exempt: Callable[[Any], bool], *, reads: Sequence[str]) -> Rule:
+def rule_except(rule: Rule, exempt: Callable[[C], bool], *, reads: Sequence[str]) -> Rule:
     """The rule for an op with configs that are exempt from it. `reads` are the fields that rule and `exempt` read."""
 
-    def check(config: Any, arch: Arch) -> Rejection | None:
+    def check(config: C, arch: Arch) -> Rejection | None:
         return None if exempt(config) else rule.check(config, arch)
 
     return dataclasses.replace(rule, reads=tuple(reads), check=check)

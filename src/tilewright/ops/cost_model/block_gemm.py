@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.occupancy import compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.cost_model.tiled import KernelTile, compute_loop_cost, matrix_rate, to_model_inputs
 
@@ -33,7 +33,7 @@ class AddressCost:
 
 
 def compute_block_inputs(
-    config: Any, arch: Arch, use: ResourceUse | None, code: AddressCost, vectors: tuple[int, int]
+    config: BlockGemmConfig, arch: Arch, use: ResourceUse | None, code: AddressCost, vectors: tuple[int, int]
 ) -> dict[str, float]:
     """The model inputs of a kernel: the loop cost of its work-group, and fields for learned models."""
     tile = make_block_tile(config, arch, use, code, vectors)
@@ -56,7 +56,7 @@ def compute_block_inputs(
     }
 
 
-def _count_resident(config: Any, arch: Arch, use: ResourceUse) -> float:
+def _count_resident(config: BlockGemmConfig, arch: Arch, use: ResourceUse) -> float:
     """Work-groups of a compiled kernel that are resident on a unit. At least one: its LDS may grow at launch only."""
     counts = {"vgprs": use.vgprs, "agprs": use.agprs, "sgprs": use.sgprs, "lds_bytes": use.lds_bytes}
     found = compute_occupancy(arch, **counts, block_threads=resources.block_threads(config, arch))
@@ -64,7 +64,7 @@ def _count_resident(config: Any, arch: Arch, use: ResourceUse) -> float:
 
 
 def make_block_tile(
-    config: Any, arch: Arch, use: ResourceUse | None, code: AddressCost, vectors: tuple[int, int]
+    config: BlockGemmConfig, arch: Arch, use: ResourceUse | None, code: AddressCost, vectors: tuple[int, int]
 ) -> KernelTile:
     """The tile of a config with the fields of a block GEMM. `vectors` are the elements per load of A and of B."""
     block, waves, mma = config.block, config.waves, config.mma
@@ -103,7 +103,7 @@ def make_block_tile(
     )
 
 
-def _count_rearranging(config: Any, arch: Arch, code: AddressCost) -> float:
+def _count_rearranging(config: BlockGemmConfig, arch: Arch, code: AddressCost) -> float:
     """Vector instructions of a wave that reorder a step's elements before they are written to LDS."""
     if config.pipeline == "comp_async":
         return 0.0  # from memory to LDS, without registers
@@ -126,7 +126,7 @@ def registers_in_use(use: ResourceUse, arch: Arch) -> float:
     return float(max(use.vgprs, use.agprs))
 
 
-def _estimate_registers(config: Any, arch: Arch, code: AddressCost, vectors: tuple[int, int]) -> float:
+def _estimate_registers(config: BlockGemmConfig, arch: Arch, code: AddressCost, vectors: tuple[int, int]) -> float:
     """Estimated registers of a lane before compilation: sums, loads in flight, operands of matrix instructions (twice
     with two buffers), and addresses. For half of 427 compiled kernels it is 0.8 to 1.06 times their number."""
     block, waves = config.block, config.waves
@@ -145,7 +145,7 @@ def _estimate_registers(config: Any, arch: Arch, code: AddressCost, vectors: tup
     return float(min(most, arch.registers.max_vgprs * (2 if arch.registers.agprs == "unified" else 1)))
 
 
-def _steps_ahead(config: Any, arch: Arch) -> int:
+def _steps_ahead(config: BlockGemmConfig, arch: Arch) -> int:
     """Steps whose loads to registers are in flight. mem has enough to keep 32 KiB in flight on a unit, from 2 to 8
     (PrefetchStages in gemm/pipeline/gemm_pipeline_ag_bg_cr_mem.hpp)."""
     if config.pipeline in ("compv5", "compv6"):
@@ -155,4 +155,4 @@ def _steps_ahead(config: Any, arch: Arch) -> int:
     block = config.block
     step = (block.m * find_dtype(config.dtype_a).bits + block.n * find_dtype(config.dtype_b).bits) * block.k // 8
     blocks = max(1, 4 * arch.wave_size // resources.block_threads(config, arch))
-    return int(min(8, max(2, -(-32768 // blocks // step))))
+    return min(8, max(2, -(-32768 // blocks // step)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 from tilewright.base.errors import choose
 from tilewright.ops.cost_model.cost import Facts
 
+Operand: TypeAlias = "Expression | float"
 # The C code of each operation, with the operand order and the ties of `arithmetic`. Operands have parentheses if they
 # need them. Numbers are doubles, so a comparison used as a number is 0 or 1.
 _C: Mapping[str, Callable[..., str]] = {
@@ -69,7 +70,7 @@ class Trace:
             self.nodes.append(node)
         return self.known[node]
 
-    def add_operand(self, value: Any) -> int:
+    def add_operand(self, value: Operand) -> int:
         """The node of an expression or of a constant."""
         if isinstance(value, Expression):
             if value.trace is not self:
@@ -87,44 +88,44 @@ class Expression:
         self.trace = trace
         self.number = number
 
-    def apply_operation(self, name: str, arguments: Sequence[Any]) -> Expression:
+    def apply_operation(self, name: str, arguments: Sequence[Operand]) -> Expression:
         """The result of a function of `arithmetic` or of an operator."""
         choose("operation of expressions", name, _C)
         operands = tuple(self.trace.add_operand(argument) for argument in arguments)
         return Expression(self.trace, self.trace.add_node(_Node(name, operands)))
 
-    def __add__(self, other: Any) -> Expression:
+    def __add__(self, other: Operand) -> Expression:
         # `sum` starts with 0, and adding that changes nothing.
         return self if _is_number(other, 0) else self.apply_operation("+", (self, other))
 
-    def __radd__(self, other: Any) -> Expression:
+    def __radd__(self, other: Operand) -> Expression:
         return self if _is_number(other, 0) else self.apply_operation("+", (other, self))
 
-    def __sub__(self, other: Any) -> Expression:
+    def __sub__(self, other: Operand) -> Expression:
         return self.apply_operation("-", (self, other))
 
-    def __rsub__(self, other: Any) -> Expression:
+    def __rsub__(self, other: Operand) -> Expression:
         return self.apply_operation("-", (other, self))
 
-    def __mul__(self, other: Any) -> Expression:
+    def __mul__(self, other: Operand) -> Expression:
         return self if _is_number(other, 1) else self.apply_operation("*", (self, other))
 
-    def __rmul__(self, other: Any) -> Expression:
+    def __rmul__(self, other: Operand) -> Expression:
         return self if _is_number(other, 1) else self.apply_operation("*", (other, self))
 
-    def __truediv__(self, other: Any) -> Expression:
+    def __truediv__(self, other: Operand) -> Expression:
         return self if _is_number(other, 1) else self.apply_operation("/", (self, other))
 
-    def __rtruediv__(self, other: Any) -> Expression:
+    def __rtruediv__(self, other: Operand) -> Expression:
         return self.apply_operation("/", (other, self))
 
-    def __floordiv__(self, other: Any) -> Expression:
+    def __floordiv__(self, other: Operand) -> Expression:
         return self.apply_operation("//", (self, other))
 
-    def __rfloordiv__(self, other: Any) -> Expression:
+    def __rfloordiv__(self, other: Operand) -> Expression:
         return self.apply_operation("//", (other, self))
 
-    def __pow__(self, other: Any) -> Expression:
+    def __pow__(self, other: Operand) -> Expression:
         # As NumPy does. For other powers, both use the C library.
         return (
             self.apply_operation("*", (self, self))
@@ -132,7 +133,7 @@ class Expression:
             else self.apply_operation("**", (self, other))
         )
 
-    def __rpow__(self, other: Any) -> Expression:
+    def __rpow__(self, other: Operand) -> Expression:
         return self.apply_operation("**", (other, self))
 
     def __neg__(self) -> Expression:
@@ -141,22 +142,22 @@ class Expression:
     def __pos__(self) -> Expression:
         return self
 
-    def __lt__(self, other: Any) -> Expression:
+    def __lt__(self, other: Operand) -> Expression:
         return self.apply_operation("<", (self, other))
 
-    def __le__(self, other: Any) -> Expression:
+    def __le__(self, other: Operand) -> Expression:
         return self.apply_operation("<=", (self, other))
 
-    def __gt__(self, other: Any) -> Expression:
+    def __gt__(self, other: Operand) -> Expression:
         return self.apply_operation(">", (self, other))
 
-    def __ge__(self, other: Any) -> Expression:
+    def __ge__(self, other: Operand) -> Expression:
         return self.apply_operation(">=", (self, other))
 
-    def __eq__(self, other: object) -> Expression:  # type: ignore[override]
+    def __eq__(self, other: Operand) -> Expression:  # type: ignore[override]
         return self.apply_operation("==", (self, other))
 
-    def __ne__(self, other: object) -> Expression:  # type: ignore[override]
+    def __ne__(self, other: Operand) -> Expression:  # type: ignore[override]
         return self.apply_operation("!=", (self, other))
 
     __hash__ = None  # type: ignore[assignment]
@@ -168,7 +169,7 @@ class Expression:
         raise TypeError("an expression has no value: it is computed by the C program")
 
 
-def format_constant(value: Any) -> str:
+def format_constant(value: float) -> str:
     """A number as a C double literal, with all digits."""
     number = float(value)
     if not math.isfinite(number):
@@ -176,7 +177,7 @@ def format_constant(value: Any) -> str:
     return f"({number!r})" if number < 0 else repr(number)
 
 
-def write_c_lines(results: Mapping[str, Any]) -> list[str]:
+def write_c_lines(results: Mapping[str, Operand]) -> list[str]:
     """C statements that compute results: assignment target (`*us`, `features[3]`) → expression or number."""
     traces = {id(value.trace): value.trace for value in results.values() if isinstance(value, Expression)}
     if len(traces) > 1:
@@ -187,7 +188,7 @@ def write_c_lines(results: Mapping[str, Any]) -> list[str]:
     return [*lines, *(f"{name} = {_drop_parentheses(texts[number])};" for name, number in wanted.items())]
 
 
-def find_variables(values: Iterable[Any]) -> set[str]:
+def find_variables(values: Iterable[Operand]) -> set[str]:
     """The variables that expressions depend on, by their names in C."""
     given = [value for value in values if isinstance(value, Expression)]
     found: set[str] = set()
@@ -242,5 +243,5 @@ def _drop_parentheses(text: str) -> str:
     return text[1:-1]
 
 
-def _is_number(value: Any, number: int) -> bool:
-    return not isinstance(value, Expression) and bool(value == number)
+def _is_number(value: Operand, number: int) -> bool:
+    return not isinstance(value, Expression) and value == number

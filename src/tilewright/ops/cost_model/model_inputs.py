@@ -30,7 +30,7 @@ class CModelInputs:
     members: Mapping[str, str]
     length: str = ""
 
-    def format_condition(self, field: str, value: Any) -> str | None:
+    def format_condition(self, field: str, value: int | tuple[int, ...]) -> str | None:
         """A C condition that is true if a field of the problem has a value; None if the arguments do not contain it."""
         member = self.members.get(field)
         if member is None:

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.builtin_sets import load_sets
+from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_tile_values, list_tiles, read_tile
 from tilewright.ops.fmha.config import MODES, Config
 from tilewright.ops.fmha.estimate import COST
-from tilewright.ops.fmha.execution import EXECUTION
 from tilewright.ops.fmha.families import FAMILIES, PAD_FIELDS, PIPELINES, get_padding_preset
 from tilewright.ops.fmha.fit import FIT_RULES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
 from tilewright.ops.fmha.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.fmha.rules import RULES
+from tilewright.ops.fmha.stages import plan_next_stage
+from tilewright.ops.fmha.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
+from tilewright.ops.fmha.trials import list_trials
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
 
@@ -77,18 +80,6 @@ OP = Op(
         **{name: functools.partial(list_tile_values, name) for name in TILE_FIELDS},
         **{name: functools.partial(_get_values, values) for name, values in _STARS.items()},
     },
-    oddities={
-        "block": (
-            *((96, 64, 32, 64, 32, 64), (64, 48, 32, 64, 32, 64), (64, 64, 24, 64, 32, 64), (64, 64, 32, 64, 64, 64)),
-            *((64, 64, 32, 64, 32, 80), (128, 256, 128, 256, 128, 256), (64, 64, 32, 128), (24, 64), (64, 64, 72)),
-        ),
-        "waves": ((3, 1, 1, 3, 1, 1), (4, 1, 1, 2, 1, 1), (2, 1, 2, 2, 1, 2), (32, 1, 1, 32, 1, 1), (4, 1, 1)),
-        "mma": ((32, 32, 4, 32, 32, 4), (16, 16, 8, 16, 16, 8), (32, 32, 8, 16, 16, 16), (16, 16, 16)),
-        "pad_hdim_q": (2, 4),
-        "pad_hdim_v": (2, 4),
-        "log_max_splits": (9, 10),
-        "max_seqlen_q": (24,),
-    },
     kinds=("family", "pipeline"),
     strata=_list_strata,
     shorthands={
@@ -109,7 +100,18 @@ OP = Op(
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},
-    execution=EXECUTION,
+    execution=Execution(
+        tensors=list_tensors,
+        with_strides=apply_strides,
+        arguments=make_arguments,
+        point=make_address_setter,
+        next_stage=plan_next_stage,
+        inputs=import_on_call("tilewright.ops.fmha.inputs", "make_inputs"),
+        reference=import_on_call("tilewright.ops.fmha.reference", "compute_reference"),
+        tolerance=import_on_call("tilewright.ops.fmha.tolerance", "compute_tolerance"),
+        tolerance_basis=import_on_call("tilewright.ops.fmha.tolerance", "tolerance_basis"),
+        trials=list_trials,
+    ),
     cost=COST,
 )
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
+from tilewright.base.documents import FileProblems
+from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import DTYPES, FAMILIES
@@ -51,38 +52,29 @@ def read_tile(text: str) -> tuple[tuple[int, ...], ...]:
 @functools.cache
 def list_tiles(arch: Arch) -> tuple[TileShape, ...]:
     """Return the tiles of a GPU; empty if its file has no table."""
-    problems: list[FileProblem] = []
+    problems = FileProblems()
     found: dict[TileShape, None] = {}
     for index, table in enumerate(arch.op_tables.get("fmha", {}).get("tiles", ())):
         for key in table:
-            _try_call(problems, f"op.fmha.tiles.{index}", choose, "key", key, KEYS)
+            problems.try_call(f"op.fmha.tiles.{index}", choose, "key", key, KEYS)
         found.update(dict.fromkeys(_read_rows(table, f"op.fmha.tiles.{index}", problems)))
-    if problems:
-        raise FileFormatError(arch.source, problems)
+    problems.raise_any(arch.source)
     return tuple(found)
 
 
-def _read_rows(table: Mapping[str, Any], where: str, problems: list[FileProblem]) -> Iterator[TileShape]:
+def _read_rows(table: Mapping[str, Any], where: str, problems: FileProblems) -> Iterator[TileShape]:
     families, dtypes = table.get("families", ()), table.get("dtypes", ())
-    before = len(problems)
+    before = len(problems.found)
     for family in families:
-        _try_call(problems, f"{where}.families", choose, "family", family, FAMILIES)
+        problems.try_call(f"{where}.families", choose, "family", family, FAMILIES)
     for dtype in dtypes:
-        _try_call(problems, f"{where}.dtypes", choose, "dtype", dtype, DTYPES)
-    if len(problems) > before:
+        problems.try_call(f"{where}.dtypes", choose, "dtype", dtype, DTYPES)
+    if len(problems.found) > before:
         return
     for text in table.get("tiles", ()):
-        values = _try_call(problems, f"{where}.tiles", read_tile, text)
+        values = problems.try_call(f"{where}.tiles", read_tile, text)
         if values is not None:
             yield from (TileShape(family, dtype, *values) for family in families for dtype in dtypes)
-
-
-def _try_call(problems: list[FileProblem], where: str, function: Any, *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except InvalidValueError as error:
-        problems.append(FileProblem(where, str(error)))
-        return None
 
 
 def list_tile_values(field: str, arch: Arch) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tilewright.base.errors import choose
 
@@ -102,10 +102,22 @@ FAMILIES: dict[str, Family] = {
         ("convert_dq",),
     ),
 }
+
+
+class HasBlock(Protocol):
+    """A config, or a part of one, with a family and the numbers of a work-group's tile."""
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def block(self) -> tuple[int, ...]: ...
+
+
 PIPELINES = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.pipelines))
 
 
-def get_tile(config: Any) -> dict[str, int]:
+def get_tile(config: HasBlock) -> dict[str, int]:
     """Return the numbers of a config's block by name; empty if their count is not the family's (rule T207)."""
     labels = FAMILIES[config.family].block
     return dict(zip(labels, config.block, strict=True)) if len(labels) == len(config.block) else {}

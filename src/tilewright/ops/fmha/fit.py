@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha import fit_caches
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BATCH_PREFILL,
@@ -44,7 +44,7 @@ _KEYS_PADDED = (FORWARD, APPENDKV)
     good={},
     bad={"problem": {"dtype": "bf16"}},
 )
-def check_family(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_family(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The family, mode and types of problem and kernel must be equal.
 
     Why: they are compiled in. A problem that takes several kernels is computed by a launch plan.
@@ -66,7 +66,7 @@ def check_family(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
     good={"lse": True, "problem": {"lse": True}},
     bad={"problem": {"lse": True}},
 )
-def check_features(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_features(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Bias, LSE, sinks, the layout of the values and all other compiled-in features must match the problem.
 
     Why: a kernel has the code for them or not. Storing random numbers is a run-time argument of forward kernels with
@@ -89,7 +89,7 @@ def check_features(config: Any, problem: Problem, arch: Arch) -> Rejection | Non
     good={"pad_hdim_q": 8, "pad_hdim_v": 8, "problem": {"hdim_q": 72}},
     bad={"pad_hdim_q": 8, "pad_hdim_v": 8, "problem": {"hdim_q": 68}},
 )
-def check_head_size(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_head_size(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The head sizes must equal those of the tiles, or be smaller where the kernel pads them.
 
     Why: a kernel without pads loads whole tiles. One that pads by 8 loads vectors of 8 elements, or of 16 for 8-bit
@@ -119,7 +119,7 @@ def check_head_size(config: Any, problem: Problem, arch: Arch) -> Rejection | No
     good={"problem": {"seqlen_q": 100}},
     bad={"pad_q": False, "problem": {"seqlen_q": 100, "seqlen_k": 128}},
 )
-def check_query_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_query_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Without pad_q the number of queries must be a multiple of the tile.
 
     Why: such a kernel does not check where the queries end. With merged heads, the rows of all heads count as queries.
@@ -137,12 +137,12 @@ def check_query_count(config: Any, problem: Problem, arch: Arch) -> Rejection | 
     return Rejection(f"{rows} rows of queries are not a multiple of {step}, and the kernel has no pad_q", "pad_q", True)
 
 
-def count_query_rows(config: Any, problem: Problem) -> int:
+def count_query_rows(config: Config, problem: Problem) -> int:
     """Return the query rows of one sequence in one of the kernel's heads."""
     return problem.seqlen_q * (problem.heads // problem.kv_heads if config.merge_heads else 1)
 
 
-def query_tile_rows(config: Any) -> int:
+def query_tile_rows(config: Config) -> int:
     """The number of queries in one tile."""
     tile = config.tile
     if config.family == COMBINE:
@@ -160,7 +160,7 @@ def query_tile_rows(config: Any) -> int:
     good={"problem": {"seqlen_k": 100}},
     bad={"pad_k": False, "problem": {"seqlen_k": 100}},
 )
-def check_key_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_key_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Without pad_k the number of keys must be a multiple of the tile.
 
     Why: such a kernel does not check where the keys end. Kernels over caches read the sequence lengths on the device.
@@ -184,7 +184,7 @@ def check_key_count(config: Any, problem: Problem, arch: Arch) -> Rejection | No
     good={"mask_form": "any", "problem": {"mask": "top_left"}},
     bad={"problem": {"mask": "top_left"}},
 )
-def check_mask(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_mask(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The kernel's mask form must support the problem's mask.
 
     Why: `any` takes the window at run time. `causal` has no limit on the left, and `window` has both limits.
@@ -218,7 +218,7 @@ _WIDEST = (_BEYOND - 1) // 4
     good={"soft_cap": True, "problem": {"logits_cap": 30.0}},
     bad={"problem": {"logits_cap": 30.0}},
 )
-def check_soft_cap(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_soft_cap(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """A problem with logits_cap needs a kernel with soft_cap, and one without needs a kernel without.
 
     Why: the tanh is compiled in. CK Tile has no gradient for it.
@@ -238,7 +238,7 @@ def check_soft_cap(config: Any, problem: Problem, arch: Arch) -> Rejection | Non
     good={"dropout": True, "problem": {"p_drop": 0.1}},
     bad={"problem": {"p_drop": 0.1}},
 )
-def check_dropout(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_dropout(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Dropout and stored random numbers need a kernel with dropout.
 
     Why: the random number generator is compiled in. A kernel with dropout also supports p_drop = 0.
@@ -258,7 +258,7 @@ def check_dropout(config: Any, problem: Problem, arch: Arch) -> Rejection | None
     good={},
     bad={"max_seqlen_q": 64},
 )
-def check_max_queries(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_max_queries(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """A kernel with max_seqlen_q does not support longer sequences.
 
     Why: it has no loop over query tiles.
@@ -280,7 +280,7 @@ def check_max_queries(config: Any, problem: Problem, arch: Arch) -> Rejection | 
     good={},
     bad={"problem": {"min_seqlen_q": 2}},
 )
-def check_skipping(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_skipping(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Skipping short sequences needs a kernel with skip_min_seqlen_q.
 
     Why: the check is compiled in.
@@ -300,7 +300,7 @@ def check_skipping(config: Any, problem: Problem, arch: Arch) -> Rejection | Non
     good={},
     bad={"problem": {"heads": 2**24}},
 )
-def check_sizes(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_sizes(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """All strides must be below 2³¹ elements.
 
     Why: they are 32-bit integers in CK Tile's kernels.
@@ -339,7 +339,7 @@ def _find_large_stride(problem: Problem) -> tuple[str, int] | None:
         "problem": {"family": DQ_DK_DV, "dq_parts": 2},
     },
 )
-def check_dq_parts(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_dq_parts(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The problem must have as many partial sums of dq as the kernel.
 
     Why: a deterministic kernel has one for each key tile, and others have one, to which they add. A pipeline that goes

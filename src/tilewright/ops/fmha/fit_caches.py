@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.resources import MAX_ACCESS_BYTES
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BATCH_PREFILL,
@@ -36,7 +35,7 @@ _V3 = {
     bad={**_V3, "problem": {"seqlen_q": 256, "seqlen_k": 64}},
     arch="gfx950",
 )
-def check_key_tile_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_key_tile_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """v3 supports one key tile, or at least three.
 
     Why: with two it reads the second one from LDS before the copy has finished (the wait is inside
@@ -58,7 +57,7 @@ def check_key_tile_count(config: Any, problem: Problem, arch: Arch) -> Rejection
     good={},
     bad={"problem": {"page_size": 64}},
 )
-def check_page_size(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_page_size(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Pages need a kernel with a page table, and a page size that suits its tiles.
 
     Why: a kernel without a page table would treat the pages as one long sequence. One with a table looks up a page
@@ -94,7 +93,7 @@ def _describe_page_mismatch(family: str, size: int, n0: int) -> str:
     good={},
     bad={"problem": {"num_splits": 2}},
 )
-def check_split_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_split_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Only splitkv and combine support splits, and only the number that they were built for.
 
     Why: the lengths of parts are known only on the device, so a part may end inside a tile, which a kernel without
@@ -127,7 +126,7 @@ def check_split_count(config: Any, problem: Problem, arch: Arch) -> Rejection | 
         "problem": {"family": APPENDKV, "rotary": "half", "rotary_dim": 24, "seqlen_new": 64},
     },
 )
-def check_rotary_size(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_rotary_size(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The rotated size must be a multiple of a thread's vector, and appendkv needs at least one new token.
 
     Why: a thread rotates all elements that it holds or none. With rotary half, the elements of a thread must be in the

@@ -1,4 +1,4 @@
-"""Test inputs for attention kernels.
+"""Test inputs for attention kernels: values, sequence lengths and page tables.
 
 Imports NumPy: import this module only where arrays are at hand.
 
@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, to_numpy_dtype
 from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.random_values import APART, WHOLE_NUMBERS, draw_wide_numbers
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.execution import Tensor
-from tilewright.ops.fmha.dropout import keep_probability
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BACKWARD,
@@ -43,10 +43,13 @@ from tilewright.ops.fmha.families import (
     SPLITKV,
 )
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.random_lengths import generate_tables
+from tilewright.ops.fmha.reference_backward import compute_d
 from tilewright.ops.fmha.reference_forward import compute_attention, compute_scores
 from tilewright.ops.fmha.sequences import iterate_sequences, list_pages, move_heads_first, repeat_kv_heads, select_rows
-from tilewright.ops.fmha.tensors import has_key_lengths, list_tensors
+from tilewright.ops.fmha.tensors import count_pages, has_key_lengths, list_tensors
+
+Whole = NDArray[np.int_]
+
 
 _UNUSED = 96.0  # representable in fp8 of all encodings, and far from all drawn values
 _QUERY_SIZE = 2.0
@@ -200,7 +203,91 @@ def _add_forward_results(problem: Problem, given: dict[str, NDArray[Any]], arch:
     return {**made, **stored, "d": d}
 
 
-def compute_d(problem: Problem, o: Floats, d_o: Floats) -> Floats:
-    """Return the sum of the result times its gradient for each head and query, times dropout's keep probability."""
-    sums = (o * d_o).sum(axis=-1) * keep_probability(problem)
-    return np.ascontiguousarray(sums.swapaxes(-1, -2)) if problem.layout == "bshd" else np.asarray(sums)
+def generate_tables(problem: Problem, generator: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Return lengths, starts and page tables of a problem's sequences by tensor name."""
+    made: dict[str, NDArray[Any]] = {}
+    if problem.mode == "group":
+        made["seqstart_q"] = _compute_starts(
+            _draw_lengths_with_total(generator, problem, problem.total_q, problem.seqlen_q, (1,))
+        )
+    keys = _draw_key_counts(problem, generator)
+    if problem.family == BATCH_PREFILL:
+        made["page_starts"] = _compute_starts(keys)
+        made["page_list"] = _build_page_list(problem, keys, generator)
+    elif problem.mode == "group":
+        made["seqstart_k"] = _compute_starts(keys)
+    if has_key_lengths(problem):
+        made["seqlens_k"] = keys.astype(np.int32)
+    if problem.paged and problem.family != BATCH_PREFILL:
+        made["page_table"] = _build_page_table(problem, keys + problem.seqlen_new, generator)
+    return made
+
+
+def _draw_key_counts(problem: Problem, generator: np.random.Generator) -> Whole:
+    """Return the number of keys of each sequence; for appendkv, before new ones are appended."""
+    if problem.mode == "group":
+        return _draw_lengths_with_total(generator, problem, problem.total_k, problem.seqlen_k, (0, 1))
+    if problem.family == APPENDKV:
+        if problem.seqlen_new > problem.seqlen_k:
+            raise InvalidValueError(
+                f"{problem.seqlen_new} new tokens do not fit into a cache of seqlen_k = {problem.seqlen_k}: seqlen_k "
+                "must be at least seqlen_new"
+            )
+        return _draw_lengths(generator, problem.batch, problem.seqlen_k - problem.seqlen_new, (0,))
+    if has_key_lengths(problem) or problem.family == BATCH_PREFILL:
+        return _draw_lengths(generator, problem.batch, problem.seqlen_k, (1, 0))
+    return np.full(problem.batch, problem.seqlen_k)
+
+
+def _draw_lengths(generator: np.random.Generator, batch: int, longest: int, edges: tuple[int, ...]) -> Whole:
+    """Return a length for each sequence, shuffled: the longest, the edge cases, then random lengths."""
+    lengths = [longest, *(min(edge, longest) for edge in edges)][:batch]
+    least = min(1, longest)
+    lengths += [int(each) for each in generator.integers(least, longest, batch - len(lengths), endpoint=True)]
+    return generator.permutation(np.asarray(lengths))
+
+
+def _draw_lengths_with_total(
+    generator: np.random.Generator, problem: Problem, total: int, longest: int, edges: tuple[int, ...]
+) -> Whole:
+    """Return lengths that add up to the total: the longest, the edge cases where possible, then random lengths."""
+    lengths, rest, left = [longest], total - longest, problem.batch - 1
+    for edge in edges:
+        if left > 1 and edge <= rest <= edge + (left - 1) * longest:
+            lengths, rest, left = [*lengths, edge], rest - edge, left - 1
+    for others in reversed(range(left)):
+        # At least the tokens that do not fit into the others. No sequence is empty unless it must be.
+        least = max(rest - others * longest, min(1, rest))
+        most = max(least, min(longest, rest - min(others, rest - least)))
+        length = int(generator.integers(least, most, endpoint=True))
+        lengths, rest = [*lengths, length], rest - length
+    return generator.permutation(np.asarray(lengths))
+
+
+def _compute_starts(lengths: Whole) -> NDArray[np.int32]:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+
+def _build_page_table(problem: Problem, lengths: Whole, generator: np.random.Generator) -> NDArray[np.int32]:
+    """Return the pages in random order. Entries after the end of a sequence name random pages."""
+    needed = -(-lengths // problem.page_size)
+    order = _shuffle_pages(problem, int(needed.sum()), generator)
+    table = generator.choice(order, (problem.batch, -(-problem.seqlen_k // problem.page_size)))
+    for i, (first, count) in enumerate(zip(_compute_starts(needed), needed, strict=False)):
+        table[i, :count] = order[first : first + count]
+    return table.astype(np.int32)
+
+
+def _build_page_list(problem: Problem, lengths: Whole, generator: np.random.Generator) -> NDArray[np.int32]:
+    """Return pages of one token in random order, possibly with more pages after those of all sequences."""
+    listed = problem.total_k or problem.batch * problem.seqlen_k
+    order = _shuffle_pages(problem, int(lengths.sum()), generator)
+    return np.resize(order, listed).astype(np.int32)
+
+
+def _shuffle_pages(problem: Problem, needed: int, generator: np.random.Generator) -> Whole:
+    """Return all pages of the cache in random order."""
+    count = count_pages(problem)
+    if needed > count:
+        raise InvalidValueError(f"the sequences need {needed} pages, but pages = {count}: increase it, or pass 0")
+    return generator.permutation(count)

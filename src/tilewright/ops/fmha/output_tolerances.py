@@ -6,7 +6,7 @@ Imports NumPy: import this module only where arrays are at hand.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from types import EllipsisType
 
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import allocate_outputs
@@ -24,7 +24,9 @@ class OutputTolerances:
     def __contains__(self, name: str) -> bool:
         return name in self._limits
 
-    def set_rows(self, name: str, sequence: TokenSequence, each: Tolerance, part: Any = ...) -> None:
+    def set_rows(
+        self, name: str, sequence: TokenSequence, each: Tolerance, part: EllipsisType | slice | int = ...
+    ) -> None:
         """Set the tolerance of a sequence's output, or of a part of it; do nothing if the problem lacks the output."""
         if name in self:
             select_rows(self._problem, self._limits, name, sequence)[part] = each.limit

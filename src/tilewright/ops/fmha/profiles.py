@@ -6,9 +6,9 @@ They filter a given list of kernels, such as the space `default`: a profile requ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import (
     BATCH_PREFILL,
     COMBINE,
@@ -26,7 +26,7 @@ _GRADIENTS = (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
 FP8 = tuple(name for name, types in DTYPES.items() if types.qkv in ("fp8", "bf8"))
 
 
-def _is_for_frameworks(config: Any) -> bool:
+def _is_for_frameworks(config: Config) -> bool:
     """Whether a kernel has none of the features that frameworks do not use.
 
     These are transposed values, result scales, skipped sequences and sinks.
@@ -34,11 +34,11 @@ def _is_for_frameworks(config: Any) -> bool:
     return config.v_layout == "row" and not (config.static_quant or config.skip_min_seqlen_q or config.sink)
 
 
-def _is_for_ck_default(config: Any, arch: Arch) -> bool:  # noqa: ARG001
-    return bool(config.dtype != "fp32")
+def _is_for_ck_default(config: Config, arch: Arch) -> bool:  # noqa: ARG001
+    return config.dtype != "fp32"
 
 
-def _is_for_flash(config: Any, arch: Arch) -> bool:  # noqa: ARG001
+def _is_for_flash(config: Config, arch: Arch) -> bool:  # noqa: ARG001
     if (
         config.dtype not in _HALVES
         or config.family == BATCH_PREFILL
@@ -51,7 +51,7 @@ def _is_for_flash(config: Any, arch: Arch) -> bool:  # noqa: ARG001
     return config.bias in ("none", "alibi") and not config.bias_gradient
 
 
-def _is_for_pytorch(config: Any, arch: Arch) -> bool:  # noqa: ARG001
+def _is_for_pytorch(config: Config, arch: Arch) -> bool:  # noqa: ARG001
     if config.dtype not in _HALVES or config.family not in (FORWARD, *_GRADIENTS) or config.soft_cap:
         return False
     if config.family == FORWARD and not config.lse:
@@ -59,17 +59,17 @@ def _is_for_pytorch(config: Any, arch: Arch) -> bool:  # noqa: ARG001
     return _is_for_frameworks(config) and config.bias in ("none", "elementwise")
 
 
-def _is_for_aiter(config: Any, arch: Arch) -> bool:  # noqa: ARG001
+def _is_for_aiter(config: Config, arch: Arch) -> bool:  # noqa: ARG001
     if config.family not in (FORWARD, SPLITKV, COMBINE, BATCH_PREFILL, *_GRADIENTS):
         return False
     return config.dtype in (*_HALVES, "fp8bf16") and _is_for_frameworks(config)
 
 
-def _is_fp32(config: Any, arch: Arch) -> bool:  # noqa: ARG001
-    return bool(config.dtype == "fp32")
+def _is_fp32(config: Config, arch: Arch) -> bool:  # noqa: ARG001
+    return config.dtype == "fp32"
 
 
-def _is_fp8(config: Any, arch: Arch) -> bool:  # noqa: ARG001
+def _is_fp8(config: Config, arch: Arch) -> bool:  # noqa: ARG001
     return config.dtype in FP8
 
 

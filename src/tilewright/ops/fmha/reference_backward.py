@@ -23,8 +23,7 @@ from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.rounding import to_float64
-from tilewright.ops.fmha import inputs
-from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale
+from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale, keep_probability
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import Scores, allocate_outputs, compute_scores
 from tilewright.ops.fmha.sequences import (
@@ -94,7 +93,7 @@ def compute_operands(problem: Problem, given: Arrays, sequence: TokenSequence) -
 
 def compute_dot_do_o(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
     """Compute d."""
-    return {"d": inputs.compute_d(problem, to_float64(given["o"]), to_float64(given["d_o"]))}
+    return {"d": compute_d(problem, to_float64(given["o"]), to_float64(given["d_o"]))}
 
 
 def compute_dq_dk_dv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
@@ -148,3 +147,9 @@ def compute_backward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, N
         _put_gradients(problem, made, sequence, its)
         select_rows(problem, made, "dq", sequence)[...] = problem.scale * its.kept_by * (its.by_score @ its.k)
     return made
+
+
+def compute_d(problem: Problem, o: Floats, d_o: Floats) -> Floats:
+    """Return the sum of the result times its gradient for each head and query, times dropout's keep probability."""
+    sums = (o * d_o).sum(axis=-1) * keep_probability(problem)
+    return np.ascontiguousarray(sums.swapaxes(-1, -2)) if problem.layout == "bshd" else np.asarray(sums)

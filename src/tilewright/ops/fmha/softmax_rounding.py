@@ -102,7 +102,8 @@ def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
 
 def compute_exponential_sum_error(terms: int, tiles: int) -> Tolerance:
     """Return the error of a sum of exponentials: one rounding to nearest for each term and for each tile."""
-    return Tolerance((terms + tiles) * STEP["fp32"], (terms + tiles) ** 0.5 * STEP["fp32"])
+    count = np.asarray(float(terms + tiles))
+    return Tolerance(count * STEP["fp32"], np.sqrt(count) * STEP["fp32"])
 
 
 def get_rounding_ulps(name: str, pipeline: str = "") -> float:

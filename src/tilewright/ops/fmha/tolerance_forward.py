@@ -124,7 +124,8 @@ def compute_attention_errors(
     )
     common = RECIPROCAL + 2 * U
     o = Tolerance(result * (same.limit + common)[..., None], result * (same.deviation + common)[..., None])
-    o = o + compute_weighted_error(each, v) + Tolerance(0.0, off.rescaling[..., None] * sizes.norm)
+    rescaled = off.rescaling[..., None] * sizes.norm
+    o = o + compute_weighted_error(each, v) + Tolerance(np.zeros_like(rescaled), rescaled)
     o = reduce_limit(o + _compute_gemm_error(problem, scaled, v, sizes, off.flat, of_scores.total, arch))
     own = U * (3 * np.abs(largest) + 2 * np.abs(lse)) + LOG * (np.abs(log_sum) + 1)
     return ResultErrors(o, Tolerance(sums.limit + own, sums.deviation + off.rescaling + own))

@@ -6,13 +6,13 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tilewright.arch.spec import Arch, Shape
-from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
-from tilewright.ops.execution import import_on_call
+from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.gemm import source
 from tilewright.ops.gemm.config import (
@@ -22,11 +22,19 @@ from tilewright.ops.gemm.config import (
     Config,
 )
 from tilewright.ops.gemm.estimate import COST
-from tilewright.ops.gemm.execution import EXECUTION
 from tilewright.ops.gemm.fit import FIT_RULES
+from tilewright.ops.gemm.padding import pad_problem
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules import RULES
+from tilewright.ops.gemm.tensors import (
+    apply_strides,
+    list_preparations,
+    list_tensors,
+    make_address_setter,
+    make_arguments,
+)
 from tilewright.ops.gemm.tile_engine import read_tile_engine
+from tilewright.ops.gemm.trials import list_trials
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op
 from tilewright.ops.space import Space
@@ -72,10 +80,6 @@ OP = Op(
         "num_d": lambda _: (0, 1, 2),
         "vector": lambda _: (None,),
     },
-    oddities={
-        **ODDITIES,
-        "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))),
-    },
     kinds=("variant", "pipeline", "epilogue"),
     strata=_list_strata,
     shorthands={"dtype": DTYPE},
@@ -96,7 +100,19 @@ OP = Op(
             ("arch", "elementwise", "permute_n"),
         )
     },
-    execution=EXECUTION,
+    execution=Execution(
+        tensors=list_tensors,
+        with_strides=apply_strides,
+        arguments=make_arguments,
+        point=make_address_setter,
+        preparations=list_preparations,
+        padded=pad_problem,
+        inputs=import_on_call("tilewright.ops.gemm.reference", "make_inputs"),
+        reference=import_on_call("tilewright.ops.gemm.reference", "compute_reference"),
+        tolerance=import_on_call("tilewright.ops.gemm.reference", "compute_tolerance"),
+        tolerance_basis=import_on_call("tilewright.ops.gemm.reference", "tolerance_basis"),
+        trials=list_trials,
+    ),
     cost=COST,
 )
 

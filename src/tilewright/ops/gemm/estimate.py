@@ -78,7 +78,7 @@ def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -
 
 def _choose_vectors(config: Config, arch: Arch) -> tuple[int, int]:
     if config.vector is not None:
-        return resources.fixed_vector(config, arch, 0), resources.fixed_vector(config, arch, 1)
+        return resources.fixed_vectors(config, config.vector, arch)
     if config.variant == "preshuffle":
         return resources.vector_a(config, arch), ACCESS_BITS // find_dtype(config.dtype_b).bits
     return resources.vector_a(config, arch), resources.vector_b(config, arch)

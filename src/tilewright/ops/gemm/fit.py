@@ -6,13 +6,13 @@ Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
+from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
 from tilewright.ops.gemm.tensors import batch_strides
@@ -33,7 +33,7 @@ EDGE_SHIFT = 2**31
     good={},
     bad={"problem": {"dtype": "bf16"}},
 )
-def check_problem_kind(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_problem_kind(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Types, layouts and element-wise operation of problem and kernel must be the same.
 
     Why: they are compile-time values of the kernel.
@@ -57,7 +57,7 @@ def check_problem_kind(config: Any, problem: Problem, arch: Arch) -> Rejection |
     good={"layout": "crr", "problem": {"layout": "crr"}},
     bad={"layout": "crr", "problem": {"layout": "crr", "m": 200}},
 )
-def check_m_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_m_multiple(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """With a column-major A and no padding, M must be a multiple of the block.
 
     Why: M is then the contiguous dimension, whose edge is not checked without padding.
@@ -77,7 +77,7 @@ def check_m_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | N
     good={"pad_n": True, "problem": {"n": 200}},
     bad={"problem": {"n": 200}},
 )
-def check_n_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_n_multiple(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Without padding, N must be a multiple of the block.
 
     Why: N is the contiguous dimension of the row-major C, whose edge is not checked without padding.
@@ -97,7 +97,7 @@ def check_n_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | N
     good={"pad_k": True, "problem": {"k": 200}},
     bad={"problem": {"k": 200}},
 )
-def check_k_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_k_multiple(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Without padding, K must be a multiple of block k × k_batch if K is a contiguous dimension.
 
     Why: the last step along K would read beyond the matrix. (With crr K is contiguous in neither operand.)
@@ -115,8 +115,8 @@ def check_k_multiple(config: Any, problem: Problem, arch: Arch) -> Rejection | N
     )
 
 
-def _vector_widths(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
-    """Layout, and elements per access of A, B, C and D; 1 if there is no D."""
+def _vector_widths(config: Config, arch: Arch) -> tuple[str, int, int, int, int]:
+    """Layout, and elements per access of A, B, C and D; 1 for D without D tensors."""
     vector_d = resources.vector_d(config) if config.num_d else 1
     widths = resources.vector_a(config, arch), resources.vector_b(config, arch), resources.vector_c(config)
     return (config.layout, *widths, vector_d)
@@ -131,7 +131,7 @@ def _vector_widths(config: Any, arch: Arch) -> tuple[str, int, int, int, int]:
     bad={"pad_k": True, "problem": {"k": 201}},
     group_key=_vector_widths,
 )
-def check_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_alignment(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The contiguous extent of each matrix must be a multiple of its vector width.
 
     Why: a lane loads or stores complete vectors, and padding only masks complete vectors.
@@ -160,7 +160,7 @@ def check_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | No
     good={"split_k": True, "problem": {"k_batch": 2}},
     bad={"problem": {"k_batch": 2}},
 )
-def check_split_k(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_split_k(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """k_batch above 1 needs a kernel with split-K, and parts of K that use the same loop.
 
     Why: only a split-K kernel contains the instances that add the parts atomically, and all parts run one compiled
@@ -192,7 +192,7 @@ def check_split_k(config: Any, problem: Problem, arch: Arch) -> Rejection | None
     good={},
     bad={"problem": {"m": 2**31}},
 )
-def check_size_limits(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_size_limits(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Sizes and strides must fit into 32 bits, and matrices into CK Tile's address range.
 
     Why: CK Tile computes with 32-bit indices, and a buffer descriptor has 32 bits for the size in bytes. A store
@@ -233,7 +233,7 @@ def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def _check_batch_size(config: Any, problem: Problem) -> Rejection | None:
+def _check_batch_size(config: Config, problem: Problem) -> Rejection | None:
     if config.variant != "batched":
         return None
     for name, stride in batch_strides(problem).items():
@@ -246,8 +246,8 @@ def _check_batch_size(config: Any, problem: Problem) -> Rejection | None:
     return None
 
 
-def _steps(config: Any, arch: Arch) -> tuple[int, int, int]:
-    return resources.least_steps(config), config.block.k, config.mma.k
+def _steps(config: Config, arch: Arch) -> tuple[int, int, int]:
+    return resources.least_steps(config.pipeline), config.block.k, config.mma.k
 
 
 @rule(
@@ -259,14 +259,14 @@ def _steps(config: Any, arch: Arch) -> tuple[int, int, int]:
     bad={"pipeline": "compv6", "problem": {"k": 32}},
     group_key=_steps,
 )
-def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """compv6 needs at least two steps along K.
 
     Why: with a single step its tail also sums blocks beyond K, and C is wrong.
 
     Fix: use a kernel with a smaller block k, or another pipeline.
     """
-    needed = resources.least_steps(config)
+    needed = resources.least_steps(config.pipeline)
     fewest = min(-(-part // config.block.k) for part in _part_sizes(config, problem))
     if fewest >= needed:
         return None
@@ -281,11 +281,11 @@ def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | N
     good={**PRESHUFFLE, "pad_k": True, "problem": {"k": 288}},
     bad={**PRESHUFFLE, "pad_k": True, "problem": {"k": 264}},
 )
-def check_preshuffle_tiles(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_preshuffle_tiles(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """With preshuffle, B has complete mma tiles and no gaps; with permute_n, N is a multiple of the block.
 
-    Why: B is reordered by complete mma tiles, and permute_n permutes the columns of complete blocks. There is no order
-    for a partial one, and a reordered B has no lines that could have gaps between them.
+    Why: B is reordered by complete mma tiles, and permute_n permutes the columns of complete blocks. A partial one
+    has no order, and a reordered B has no lines that could have gaps between them.
 
     Fix: pad B itself, pack it, or use another variant.
     """
@@ -309,7 +309,7 @@ def check_preshuffle_tiles(config: Any, problem: Problem, arch: Arch) -> Rejecti
     good={**expand_dtype("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2}},
     bad={**expand_dtype("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2, "m": 200}},
 )
-def check_unbounded_add(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """A split K with a bf16 C needs an M that is a multiple of the block.
 
     Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of C.
@@ -321,7 +321,7 @@ def check_unbounded_add(config: Any, problem: Problem, arch: Arch) -> Rejection 
     return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
 
 
-def _add_elements(config: Any, arch: Arch) -> int:
+def _add_elements(config: Config, arch: Arch) -> int:
     """Elements of C per atomic add."""
     return resources.add_bytes(config) // find_dtype(config.dtype_c).storage_bytes
 
@@ -335,7 +335,7 @@ def _add_elements(config: Any, arch: Arch) -> int:
     bad={"split_k": True, "problem": {"k_batch": 2, "stride_c": 257}},
     group_key=lambda config, arch: (config.variant, config.layout, _add_elements(config, arch)),
 )
-def check_add_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_add_alignment(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """With a split K, the lines of C and the matrices of a batch must be aligned for atomic adds.
 
     Why: an atomic add has 2 elements of an fp16 C, and 4 of a bf16 C (2 if vectors have 2), and its address must be a
@@ -357,7 +357,7 @@ def check_add_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection 
     return None
 
 
-def _part_sizes(config: Any, problem: Problem) -> tuple[int, int]:
+def _part_sizes(config: Config, problem: Problem) -> tuple[int, int]:
     """Sizes of the first and the last part of a split K."""
     return part_sizes(problem.k, problem.k_batch, config.mma.k)
 

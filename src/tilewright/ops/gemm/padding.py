@@ -61,7 +61,7 @@ def _list_steps_k(config: Config, problem: Problem, arch: Arch) -> tuple[int, ..
         vectors.append(resources.vector_b(config, arch))
     block = config.block.k * problem.k_batch
     # The last one gives every part of a split the minimum number of steps of the pipeline.
-    return (math.lcm(*vectors), config.mma.k, block, block * resources.least_steps(config))
+    return (math.lcm(*vectors), config.mma.k, block, block * resources.least_steps(config.pipeline))
 
 
 def _list_extents(size: int, steps: tuple[int, ...]) -> list[int]:

@@ -1,11 +1,21 @@
-"""Reference outputs of a GEMM, and random inputs.
+"""Random inputs of a GEMM, its reference outputs, and the allowed error of each element.
 
 Imports NumPy: import this module only where arrays are used.
+
+The allowed error is derived from the steps of the computation. `block_gemm.rounding` covers summing, storing and adding
+parts. GEMM combines them as follows:
+
+**Split-K.** Each part is rounded to C's type and added to C atomically in that type, in any order: a rounding of each
+part, and k_batch - 1 roundings of sums of parts, which are at most Σ|part|.
+
+**D tensors.** The element-wise operation is computed in fp32 (`elementwise.compute_error`). With the cshuffle epilogue
+the product is rounded to C's type before, with the default epilogue it is not. The result is rounded to C's type; for
+an integer C it is truncated: less than 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,10 +34,22 @@ from tilewright.ops.block_gemm.random_values import (
     draw_wide_numbers,
     far_factor,
 )
-from tilewright.ops.block_gemm.rounding import to_float64
+from tilewright.ops.block_gemm.resources import part_sizes
+from tilewright.ops.block_gemm.rounding import (
+    compute_add_error,
+    compute_flush_error,
+    compute_magnitudes,
+    compute_store_error,
+    compute_sum_error,
+    has_only_integers,
+    make_exact_tolerance,
+    to_float64,
+)
 from tilewright.ops.gemm import elementwise
+from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.tensors import list_tensors
+from tilewright.ops.tolerance import Tolerance
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
@@ -90,3 +112,66 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
 def get_d_tensors(problem: Problem, given: Mapping[str, NDArray[Any]]) -> list[Floats]:
     """The D tensors in float64."""
     return [to_float64(given[f"d{i}"]) for i in range(problem.num_d)]
+
+
+def compute_tolerance(
+    config: Config,
+    problem: Problem,
+    inputs: Mapping[str, NDArray[Any]],
+    reference: Mapping[str, NDArray[Any]],
+    arch: Arch,
+) -> dict[str, Tolerance]:
+    """The allowed error of each element of c."""
+    exact = to_float64(reference["c"])
+    if is_integer(config.dtype_acc) and problem.elementwise == "PassThrough":
+        return {"c": make_exact_tolerance(exact)}
+    a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
+    if problem.k_batch > 1:
+        return {"c": _compute_split_error(config, problem, a, b, arch)}
+    off = _compute_sum_error(config, a, b, arch)
+    if problem.elementwise == "PassThrough":
+        return {"c": off + compute_store_error(exact, off, config.dtype_c, config.dtype_acc, arch)}
+    product = a @ b
+    if config.epilogue == "cshuffle":
+        off = off + compute_store_error(product, off, config.dtype_c, config.dtype_acc, arch)
+    ds = get_d_tensors(problem, inputs)
+    off = elementwise.compute_error(problem.elementwise, product, ds, off, integers=is_integer(config.dtype_c))
+    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
+
+
+def tolerance_basis(config: Config, problem: Problem) -> Hashable:
+    """The part of a config that the tolerance depends on: types, epilogue with D tensors, step if K is split."""
+    epilogue = "" if problem.elementwise == "PassThrough" else config.epilogue
+    step = config.mma.k if problem.k_batch > 1 else 0
+    return config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc, epilogue, step
+
+
+def _compute_sum_error(config: Config, a: Floats, b: Floats, arch: Arch) -> Tolerance:
+    """The error of a sum of products before it is stored."""
+    terms = a.shape[-1]
+    bound = compute_sum_error(
+        compute_magnitudes(np.matmul, a, b, terms), terms, config.dtype_acc, arch, whole=has_only_integers(a, b)
+    )
+    return bound + compute_flush_error(np.matmul, (a, b), (config.dtype_a, config.dtype_b), arch)
+
+
+def _compute_split_error(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
+    """The error of parts of K that are added atomically in C's type."""
+    name = config.dtype_c
+    reach = np.zeros((*a.shape[:-1], b.shape[-1]))
+    total = make_exact_tolerance(reach)
+    exact = np.ones(reach.shape, dtype=bool)
+    for part_a, part_b in _split_operands(config, problem, a, b):
+        product = part_a @ part_b
+        off = _compute_sum_error(config, part_a, part_b, arch)
+        off = off + compute_store_error(product, off, name, config.dtype_acc, arch)
+        total = total + off
+        reach += np.abs(product) + off.limit
+        exact &= (off.limit == 0) & (product == np.rint(product))
+    return total + compute_add_error(reach, problem.k_batch, name, arch, exact=exact)
+
+
+def _split_operands(config: Config, problem: Problem, a: Floats, b: Floats) -> Iterator[tuple[Floats, Floats]]:
+    first, _ = part_sizes(problem.k, problem.k_batch, config.mma.k)
+    for start in range(0, problem.k, first):
+        yield a[..., start : start + first], b[..., start : start + first, :]

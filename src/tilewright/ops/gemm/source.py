@@ -83,7 +83,7 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "sums_d": config.elementwise not in TAKES_D,
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": resources.UNLOOPED.get(config.pipeline, 0),
-        "least_steps": least_steps(config),
+        "least_steps": least_steps(config.pipeline),
         "unbounded_add": format_cpp_bool(has_unbounded_add(config)),
         "add_bytes": add_bytes(config),
     }

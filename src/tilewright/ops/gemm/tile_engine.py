@@ -144,7 +144,7 @@ class _ConfigurationReader:
     def __init__(self) -> None:
         self.faults = FileProblems()
 
-    def read(self, data: Any, variant: str) -> dict[str, Any]:
+    def read(self, data: object, variant: str) -> dict[str, Any]:
         permutes = variant == "preshuffle"
         known = (*SECTIONS, "k_block_per_cu", *(["permute_n"] if permutes else []))
         top = self._read_table("", data, known, required=SECTIONS)
@@ -162,7 +162,9 @@ class _ConfigurationReader:
             declared["permute_n"] = self._read_value("permute_n", "permute_n", top.get("permute_n", False))
         return declared
 
-    def _read_table(self, where: str, value: Any, known: Sequence[str], required: Sequence[str]) -> Mapping[str, Any]:
+    def _read_table(
+        self, where: str, value: object, known: Sequence[str], required: Sequence[str]
+    ) -> Mapping[str, Any]:
         """The known keys of an object. Unknown and missing keys are added to the problems."""
         if not isinstance(value, Mapping):
             self.faults.add(where, f"must be an object, got {format_value(value)}")
@@ -176,16 +178,16 @@ class _ConfigurationReader:
                 self.faults.add(f"{prefix}{key}", "missing")
         return {key: value[key] for key in known if key in value}
 
-    def _read_value(self, where: str, field: str, value: Any) -> Any:
+    def _read_value(self, where: str, field: str, value: object) -> Any:
         """One value of a field, checked by the field's type; None if it is invalid."""
         return self.faults.try_call(where, list_fields(Config)[field].kind.read, field, value)
 
-    def _read_values(self, where: str, field: str, value: Any) -> list[Any]:
+    def _read_values(self, where: str, field: str, value: object) -> list[Any]:
         table = self._read_table(where, value, ("values",), required=("values",))
         listed = self._read_list(f"{where}.values", table["values"]) if "values" in table else []
         return [self._read_value(f"{where}.values.{i}", field, v) for i, v in enumerate(listed)]
 
-    def _read_extents(self, where: str, field: str, value: Any) -> list[int]:
+    def _read_extents(self, where: str, field: str, value: object) -> list[int]:
         """The extents of one dimension: listed, or from min to max in steps."""
         is_range = isinstance(value, Mapping) and "values" not in value
         keys = RANGE_KEYS if is_range else ("values",)
@@ -201,10 +203,10 @@ class _ConfigurationReader:
             return []
         least, most, step = (table[key] for key in RANGE_KEYS)
         if least > most:
-            self.faults.add(where, f"min {least} is above max {most}: there is no value between them")
+            self.faults.add(where, f"min {least} is above max {most}: no value is between them")
         return list(range(least, most + 1, step))
 
-    def _is_extent(self, where: str, field: str, value: Any) -> bool:
+    def _is_extent(self, where: str, field: str, value: object) -> bool:
         """Whether a number can be an extent of the tile. If not, it is added to the problems."""
         most = list_fields(Config)[field].kind.most  # type: ignore[attr-defined]
         if type(value) is int and 1 <= value <= most:
@@ -212,7 +214,7 @@ class _ConfigurationReader:
         self.faults.add(where, f"must be an integer from 1 to {most}, got {format_value(value)}")
         return False
 
-    def _read_list(self, where: str, value: Any) -> list[Any]:
+    def _read_list(self, where: str, value: object) -> list[Any]:
         if isinstance(value, list) and value:
             return value
         self.faults.add(where, f"must be a list of at least 1 value, got {format_value(value)}")

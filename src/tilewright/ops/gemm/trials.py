@@ -44,14 +44,14 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     for alternatives in _list_sizes(config, arch):
         # A vector may be as long as the block, so that a size is 0 after subtracting it.
         whole = (sizes for sizes in alternatives if min(sizes.values(), default=1) > 0)
-        made = (_resize_problem(base, **sizes) for sizes in whole)
+        made = (_resize_problem(base, sizes) for sizes in whole)
         first = next((problem for problem in made if can_compute(config, problem, arch)), None)
         if first is not None:
             found[first] = None
     return tuple(found)
 
 
-def _resize_problem(base: Problem, **sizes: Any) -> Problem:
+def _resize_problem(base: Problem, sizes: _Values) -> Problem:
     packed: _Values = {"stride_a": 0, "stride_b": 0, "stride_c": 0}
     return dataclasses.replace(base, **{**packed, **sizes})
 
@@ -133,7 +133,7 @@ def _sizes_beyond_gpu(config: Config, arch: Arch) -> _Values:
     rows = -(-(at_once + 1) // columns)
     if rows * columns * block.m * block.n > MOST_PERSISTENT:
         return {"m": 0}
-    return {"m": rows * block.m, "n": columns * block.n, "k": block.k * resources.least_steps(config)}
+    return {"m": rows * block.m, "n": columns * block.n, "k": block.k * resources.least_steps(config.pipeline)}
 
 
 def _list_edges(config: Config, arch: Arch) -> Iterator[list[_Values]]:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch, Shape
 from tilewright.base.errors import choose
-from tilewright.ops.block_gemm.candidates import ODDITIES, STARS
+from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
-from tilewright.ops.execution import import_on_call
+from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
 from tilewright.ops.grouped_conv.config import (
@@ -26,12 +26,14 @@ from tilewright.ops.grouped_conv.config import (
     Config,
 )
 from tilewright.ops.grouped_conv.estimate import COST
-from tilewright.ops.grouped_conv.execution import EXECUTION
 from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
+from tilewright.ops.grouped_conv.padding import pad_problem
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instructions
 from tilewright.ops.grouped_conv.rules import RULES
+from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
+from tilewright.ops.grouped_conv.trials import list_trials
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
@@ -99,11 +101,6 @@ OP = Op(
         "vector": lambda _: tuple(Shape(*s) for s in itertools.product(_VECTORS, repeat=3)),
         "merge_groups": lambda _: (1, 2, 4, 8),
     },
-    oddities={
-        **ODDITIES,
-        "vector": tuple(Shape(*s) for s in ((16, 8, 8), (8, 16, 8), (3, 8, 8), (8, 8, 6))),
-        "merge_groups": (3, 5, 16),
-    },
     kinds=("direction", "pipeline", "epilogue"),
     strata=_list_strata,
     shorthands={
@@ -128,7 +125,18 @@ OP = Op(
         )
     },
     filters={"ndim_spatial": "ndim"},
-    execution=EXECUTION,
+    execution=Execution(
+        tensors=list_tensors,
+        with_strides=apply_strides,
+        arguments=make_arguments,
+        point=make_address_setter,
+        padded=pad_problem,
+        inputs=import_on_call("tilewright.ops.grouped_conv.inputs", "make_inputs"),
+        reference=import_on_call("tilewright.ops.grouped_conv.reference", "compute_reference"),
+        tolerance=import_on_call("tilewright.ops.grouped_conv.reference", "compute_tolerance"),
+        tolerance_basis=import_on_call("tilewright.ops.grouped_conv.reference", "tolerance_basis"),
+        trials=list_trials,
+    ),
     cost=COST,
 )
 

@@ -124,7 +124,7 @@ def _list_products(problem: Problem) -> tuple[GemmSizes, int]:
 def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
     """The cost of a work-group, and fields for learned models."""
     view = ImplicitGemm(config)
-    vectors = resources.fixed_vector(view, arch, 0), resources.fixed_vector(view, arch, 1)
+    vectors = resources.fixed_vectors(view, config.vector, arch)
     code = PLAIN_CODE if config.explicit_gemm else CODE[config.direction]
     return {
         **compute_block_inputs(view, arch, use, code, vectors),

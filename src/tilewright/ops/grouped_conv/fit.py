@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, Config
 from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.implicit_gemm import VECTOR_CHANNELS, ImplicitGemm
 from tilewright.ops.grouped_conv.problem import Problem
@@ -40,7 +39,7 @@ _POINT = {"direction": BACKWARD_WEIGHT, "filter_size": 1, "left_pad": 0, "right_
     good={},
     bad={"problem": {"dtype": "bf16"}},
 )
-def check_problem_kind(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_problem_kind(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Direction, number of dimensions and types of problem and kernel must be the same.
 
     Why: they are compile-time values of the kernel.
@@ -62,7 +61,7 @@ def check_problem_kind(config: Any, problem: Problem, arch: Arch) -> Rejection |
     good={"problem": {"k": 72}},
     bad={"problem": {"k": 68}},
 )
-def check_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_alignment(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The channels of a group must be multiples of the vectors along them.
 
     Why: a lane loads or stores complete vectors, and only a vector's first element is compared with the channels. The
@@ -92,7 +91,7 @@ def check_alignment(config: Any, problem: Problem, arch: Arch) -> Rejection | No
     good={"direction": "backward_weight", "split_k": True, "problem": {"direction": "backward_weight", "k_batch": 2}},
     bad={"problem": {"k_batch": 2}},
 )
-def check_split_k(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_split_k(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """k_batch above 1 needs a kernel with split-K; a plain GEMM also needs parts that use the same loop.
 
     Why: only a split-K kernel contains the instances that add the parts atomically, and all parts of a plain GEMM run
@@ -120,7 +119,7 @@ def check_split_k(config: Any, problem: Problem, arch: Arch) -> Rejection | None
     good={"problem": {"n": 2**20}},
     bad={"problem": {"input_size": "8192x8192"}},
 )
-def check_size_limits(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_size_limits(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """No image and no weights may have more than 2³¹ bytes; for a weight gradient or a plain GEMM no tensor.
 
     Why: CK Tile computes with 32-bit offsets, and suppresses an access outside of a tensor by adding 2³¹ bytes to its
@@ -147,7 +146,7 @@ def check_size_limits(config: Any, problem: Problem, arch: Arch) -> Rejection | 
     good={**_COMPV6, "problem": {"direction": "backward_weight", "k_batch": 2, "n": 1, "input_size": "16x8"}},
     bad={**_COMPV6, "problem": {"direction": "backward_weight", "k_batch": 2, "n": 1, "input_size": "8x8"}},
 )
-def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """compv6 needs at least two steps along K in every part of a split sum.
 
     Why: with a single step its tail also sums blocks beyond the end. Beyond the end of a sum a convolution reads
@@ -155,7 +154,7 @@ def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | N
 
     Fix: use a smaller k_batch, a kernel with a smaller block k, or another pipeline.
     """
-    needed = resources.least_steps(config)
+    needed = resources.least_steps(config.pipeline)
     if config.explicit_gemm or problem.k_batch == 1:
         return None
     # All parts have the same number of steps, some of them beyond the end.
@@ -174,7 +173,7 @@ def check_step_count(config: Any, problem: Problem, arch: Arch) -> Rejection | N
     good={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 128}},
     bad={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 136}},
 )
-def check_unbounded_add(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """A split sum with a bf16 result needs output channels that are a multiple of the block, in an explicit GEMM.
 
     Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a matrix, and so adds to
@@ -198,7 +197,7 @@ def check_unbounded_add(config: Any, problem: Problem, arch: Arch) -> Rejection 
     good={"specialization": "filter1x1_pad0", "problem": {"filter_size": 1, "left_pad": 0, "right_pad": 0}},
     bad={"specialization": "filter1x1_pad0"},
 )
-def check_specialization(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_specialization(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """A specialized kernel supports only problems that match its assumptions.
 
     Why: filter1x1 kernels omit the arithmetic of filter and padding, and with stride1 that of the stride. The filter3x3
@@ -239,7 +238,7 @@ def _format_filter(problem: Problem) -> str:
     good={"direction": "backward_weight", "merge_groups": 2, "problem": {"direction": "backward_weight", "g": 4}},
     bad={"direction": "backward_weight", "merge_groups": 2, "problem": {"direction": "backward_weight", "g": 1}},
 )
-def check_merged_groups(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_merged_groups(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The number of groups must be a multiple of the kernel's merge_groups.
 
     Why: every work-group computes that many groups, and never fewer.
@@ -259,7 +258,7 @@ def check_merged_groups(config: Any, problem: Problem, arch: Arch) -> Rejection 
     good={"split_image": True, "problem": {"n": 1}},
     bad={"split_image": True, "problem": {"n": 2, "input_size": "15x15"}},
 )
-def check_image_pieces(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_image_pieces(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """With split_image and several images, pieces must consist of complete blocks.
 
     Why: the last tile of a piece continues into the next piece of its image, but CK Tile assumes that it continues
@@ -295,13 +294,13 @@ def check_image_pieces(config: Any, problem: Problem, arch: Arch) -> Rejection |
         "problem": {"direction": "backward_data", "stride": 12, "filter_size": 12, "input_size": "32x32"},
     },
 )
-def check_gemm_count(config: Any, problem: Problem, arch: Arch) -> Rejection | None:
+def check_gemm_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The gradient of the input has at most 128 GEMMs in one launch.
 
     Why: positions with different remainders by the stride are different GEMMs, and the kernel's arguments can hold 128
     of them.
 
-    Fix: compute the gradient in parts; there is no kernel for larger strides.
+    Fix: compute the gradient in parts; no kernel supports larger strides.
     """
     if config.direction != BACKWARD_DATA or config.explicit_gemm:
         return None

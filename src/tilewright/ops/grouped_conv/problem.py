@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype as dtype_named
 from tilewright.base.errors import InvalidValueError, choose
@@ -32,7 +32,7 @@ class Problem:
     filter_size: Extents
     stride: Extents = (1,)
     dilation: Extents = (1,)
-    pad: InitVar[Any] = None
+    pad: InitVar[Sequence[int] | str | int | None] = None
     left_pad: Extents = (0,)
     right_pad: Extents = (0,)
     dtype: InitVar[str | None] = None
@@ -41,7 +41,7 @@ class Problem:
     dtype_c: str = ""
     k_batch: int = 1
 
-    def __post_init__(self, pad: Any, dtype: str | None) -> None:
+    def __post_init__(self, pad: Sequence[int] | str | int | None, dtype: str | None) -> None:
         choose("direction", self.direction, DIRECTIONS)
         types = fill_problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
         for name, value in types.items():
@@ -56,7 +56,7 @@ class Problem:
                     "a multiple"
                 )
 
-    def _read_extents(self, pad: Any) -> None:
+    def _read_extents(self, pad: Sequence[int] | str | int | None) -> None:
         if pad is not None:
             if self.left_pad != (0,) or self.right_pad != (0,):
                 raise InvalidValueError("pad stands for left_pad and right_pad: give either pad or both of those")
@@ -75,7 +75,7 @@ class Problem:
             if size < 1:
                 raise InvalidValueError(
                     f"the filter reaches over {self.reach[i]} of the {self.padded_size[i]} padded input elements of "
-                    f"dimension {i}: there is no output"
+                    f"dimension {i}: the output would be empty"
                 )
 
     @property

@@ -100,7 +100,7 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "kernel_template": "BatchedGemmKernel" if config.explicit_gemm else KERNEL_TYPES[config.direction],
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": UNLOOPED.get(config.pipeline, 0),
-        "least_steps": least_steps(config),
+        "least_steps": least_steps(config.pipeline),
         "add_bytes": add_bytes(ImplicitGemm(config)),
         "unbounded_add": format_cpp_bool(config.explicit_gemm and has_unbounded_add(ImplicitGemm(config))),
     }

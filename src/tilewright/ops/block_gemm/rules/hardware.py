@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.rules.examples import FP8, TYPES
 from tilewright.ops.rule import Rejection, rule
 
@@ -19,7 +18,7 @@ from tilewright.ops.rule import Rejection, rule
     good={"mma": (32, 32, 8)},
     bad={"mma": (32, 32, 4)},
 )
-def check_matrix_instruction(config: Any, arch: Arch) -> Rejection | None:
+def check_matrix_instruction(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """The GPU must have the matrix tile for these types.
 
     Why: CK Tile selects a wave-level matrix operation by types and tile. If it has none for the GPU, the source does
@@ -47,7 +46,7 @@ def check_matrix_instruction(config: Any, arch: Arch) -> Rejection | None:
     good={"waves": (2, 2, 1)},
     bad={"waves": (8, 4, 1), "block": (256, 128, 32)},
 )
-def check_work_group_size(config: Any, arch: Arch) -> Rejection | None:
+def check_work_group_size(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """A work-group has at most as many threads as the GPU allows.
 
     Why: the hardware cannot start a larger one. The compiler does not check this.
@@ -72,7 +71,7 @@ def check_work_group_size(config: Any, arch: Arch) -> Rejection | None:
     bad={**FP8, "layout": "rrr", "mma": (32, 32, 32)},
     arch="gfx950",
 )
-def check_transposed_read(config: Any, arch: Arch) -> Rejection | None:
+def check_transposed_read(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """With a column-major A or a row-major B, a GPU with transposing LDS reads needs an mma that matches them.
 
     Why: CK Tile uses these reads on every GPU that has them. One read gives a lane 8 bytes, and the mma must take

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.rules.examples import COMPV5
 from tilewright.ops.rule import Rejection, rule
 
@@ -20,7 +20,7 @@ from tilewright.ops.rule import Rejection, rule
     good={"scheduler": "intrawave"},
     bad={"scheduler": "interwave"},
 )
-def check_scheduler(config: Any, arch: Arch) -> Rejection | None:
+def check_scheduler(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """The pipeline must implement the scheduler.
 
     Why: mem has an intrawave and an interwave implementation, all others are intrawave only. CK Tile has no code for
@@ -34,7 +34,7 @@ def check_scheduler(config: Any, arch: Arch) -> Rejection | None:
 SCHEDULERS_OF = {"mem": ("intrawave", "interwave")}
 
 
-def check_offered_scheduler(config: Any, offered: Sequence[str]) -> Rejection | None:
+def check_offered_scheduler(config: BlockGemmConfig, offered: Sequence[str]) -> Rejection | None:
     """Reject a scheduler that is not among those that the pipeline offers."""
     if config.scheduler in offered:
         return None
@@ -50,7 +50,7 @@ def check_offered_scheduler(config: Any, offered: Sequence[str]) -> Rejection | 
     good={"wave_groups": 1},
     bad={"wave_groups": 2},
 )
-def check_wave_groups(config: Any, arch: Arch) -> Rejection | None:
+def check_wave_groups(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """compv5 runs two wave groups with the default epilogue, every other pipeline one.
 
     Why: compv5 consists of a group that loads and a group that computes, and only the first stores C. The cshuffle
@@ -79,7 +79,7 @@ def check_wave_groups(config: Any, arch: Arch) -> Rejection | None:
     good={"pipeline": "compv3"},
     bad={"pipeline": "comp_async", "block": (128, 128, 64)},
 )
-def check_async_copy(config: Any, arch: Arch) -> Rejection | None:
+def check_async_copy(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """comp_async needs a GPU that copies 16 bytes per lane from memory to LDS.
 
     Why: CK Tile issues one copy instruction per vector. gfx950 is the first GPU with 12- and 16-byte copies, others
@@ -105,7 +105,7 @@ def check_async_copy(config: Any, arch: Arch) -> Rejection | None:
     good={},
     bad={"dtype_a": "fp8", "dtype_b": "bf8", "mma": (32, 32, 16), "block": (128, 128, 64)},
 )
-def check_mixed_types(config: Any, arch: Arch) -> Rejection | None:
+def check_mixed_types(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """Different types of A and B need a pipeline with a type for each.
 
     Why: mem and compv3 have one compute type for both operands. They compile, but read the bits of B as if it had
@@ -126,7 +126,7 @@ def check_mixed_types(config: Any, arch: Arch) -> Rejection | None:
     good={"layout": "rrr"},
     bad={**COMPV5, "layout": "rrr"},
 )
-def check_compv5_layout(config: Any, arch: Arch) -> Rejection | None:
+def check_compv5_layout(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """compv5 requires layout rcr.
 
     Why: for a column-major A or a row-major B it would transpose in registers, and CK Tile's transposition does not
@@ -148,7 +148,7 @@ def check_compv5_layout(config: Any, arch: Arch) -> Rejection | None:
     bad={"pipeline": "comp_async", "epilogue": "default", "block": (32, 128, 32), "mma": (16, 16, 32)},
     arch="gfx950",
 )
-def check_async_vector(config: Any, arch: Arch) -> Rejection | None:
+def check_async_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """comp_async needs tiles of A and B that a lane copies in vectors of 16 or 4 bytes.
 
     Why: the copies from memory to LDS exist for 4, 12 and 16 bytes. A vector is never wider than a thread's share of
@@ -158,13 +158,14 @@ def check_async_vector(config: Any, arch: Arch) -> Rejection | None:
     """
     if config.pipeline != "comp_async":
         return None
-    fixed = config.vector is not None
-    a = resources.fixed_vector(config, arch, 0) if fixed else resources.vector_a(config, arch)
-    b = resources.fixed_vector(config, arch, 1) if fixed else resources.vector_b(config, arch)
+    if config.vector is None:
+        a, b = resources.vector_a(config, arch), resources.vector_b(config, arch)
+    else:
+        a, b = resources.fixed_vectors(config, config.vector, arch)
     for name, vector, kind in (("A", a, config.dtype_a), ("B", b, config.dtype_b)):
         size = vector * find_dtype(kind).storage_bytes
         if size not in ASYNC_VECTOR_BYTES:
-            field = "vector" if fixed else "block"
+            field = "block" if config.vector is None else "vector"
             return Rejection(f"a lane would copy {name} in vectors of {size} bytes, the GPU has 4 and 16", field)
     return None
 
@@ -181,7 +182,7 @@ ASYNC_VECTOR_BYTES = (4, 16)
     bad={"pipeline": "comp_async", "block": (128, 128, 64)},
     arch="gfx950",
 )
-def check_async_epilogue(config: Any, arch: Arch) -> Rejection | None:
+def check_async_epilogue(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """comp_async stores with the default epilogue.
 
     Why: after its last barrier, copies from memory to LDS are still in flight, and cshuffle stages C in the same LDS.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import ACCUMULATORS, find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.resources import check_coverage
 from tilewright.ops.block_gemm.rules.examples import TILES
 from tilewright.ops.block_gemm.types import OUTPUTS
@@ -21,7 +20,7 @@ from tilewright.ops.rule import Rejection, rule
     good={"dtype_c": "fp32"},
     bad={"dtype_c": "int8"},
 )
-def check_output_type(config: Any, arch: Arch) -> Rejection | None:
+def check_output_type(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """C has the type of A, the type of the accumulator, or the usual output type of the inputs.
 
     Why: these are the conversions that CK Tile's epilogues are used with. Others round or overflow in ways that
@@ -51,7 +50,7 @@ def check_output_type(config: Any, arch: Arch) -> Rejection | None:
     good={"vector": (8, 8, 8)},
     bad={"vector": (3, 8, 8)},
 )
-def check_vector_width(config: Any, arch: Arch) -> Rejection | None:
+def check_vector_width(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """Fixed vector widths are powers of two of at most 16 bytes.
 
     Why: a lane's load or store moves 1 to 16 bytes in powers of two. A wider vector is several accesses, and CK Tile
@@ -80,7 +79,7 @@ def check_vector_width(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32)},
     bad={"block": (192, 128, 32), "waves": (4, 1, 1), "mma": (16, 16, 32)},
 )
-def check_shuffle_repeats(config: Any, arch: Arch) -> Rejection | None:
+def check_shuffle_repeats(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """A wave's mma tiles along m must be a multiple of those that the cshuffle epilogue stages at a time.
 
     Why: it packs several small mma tiles into one wide store. If the tiles of a wave along m are not a multiple of
@@ -105,7 +104,7 @@ def check_shuffle_repeats(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32)},
     bad={"block": (64, 48, 32), "waves": (1, 3, 1), "mma": (16, 16, 32)},
 )
-def check_shuffle_distribution(config: Any, arch: Arch) -> Rejection | None:
+def check_shuffle_distribution(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share the staged tile of C evenly.
 
     Why: as for the tiles of A and B, each wave stores complete lines of it with one vector per lane.
@@ -135,7 +134,7 @@ def check_shuffle_distribution(config: Any, arch: Arch) -> Rejection | None:
     bad={"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16", "split_k": True},
     arch="gfx950",
 )
-def check_bf16_add(config: Any, arch: Arch) -> Rejection | None:
+def check_bf16_add(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """Split-K with a bf16 C needs a GPU for which CK Tile's atomic add of bf16 compiles.
 
     Why: if CK Tile uses the buffer instruction, it passes integer vectors to it, and the compiler has no instruction
@@ -156,7 +155,7 @@ def check_bf16_add(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (64, 64, 256)},
     bad={"block": (64, 64, 512)},
 )
-def check_lds_size(config: Any, arch: Arch) -> Rejection | None:
+def check_lds_size(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """The tiles of A and B, or the staged tile of C, must fit into LDS.
 
     Why: a work-group cannot have more LDS than the GPU has. Pipelines with two buffers need twice as much.

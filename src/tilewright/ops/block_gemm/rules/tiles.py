@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.resources import check_coverage
 from tilewright.ops.block_gemm.rules.examples import COMPV5_WAVES, TILES
 from tilewright.ops.rule import Rejection, rule
@@ -19,7 +18,7 @@ from tilewright.ops.rule import Rejection, rule
     good={"block": (128, 128, 32)},
     bad={"block": (96, 128, 32)},
 )
-def check_block_multiple(config: Any, arch: Arch) -> Rejection | None:
+def check_block_multiple(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """The block must be a multiple of waves × mma in m, n and k.
 
     Why: every wave computes the same number of matrix tiles. A remainder would not be computed.
@@ -48,7 +47,7 @@ def check_block_multiple(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32)},
     bad={"block": (128, 128, 96), "mma": (32, 32, 8)},
 )
-def check_a_tile_distribution(config: Any, arch: Arch) -> Rejection | None:
+def check_a_tile_distribution(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share the A tile evenly.
 
     Why: each wave loads complete lines of the tile with one vector per lane. CK Tile asserts that lanes and waves
@@ -70,7 +69,7 @@ def check_a_tile_distribution(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32)},
     bad={"block": (128, 96, 32), "waves": (4, 1, 1), "layout": "rrr"},
 )
-def check_b_tile_distribution(config: Any, arch: Arch) -> Rejection | None:
+def check_b_tile_distribution(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share the B tile evenly.
 
     Why: as for A, each wave loads complete lines of it with one vector per lane.
@@ -83,7 +82,9 @@ def check_b_tile_distribution(config: Any, arch: Arch) -> Rejection | None:
     return _check_distribution("B", config, arch, y, x, vector)
 
 
-def _check_distribution(name: str, config: Any, arch: Arch, y: int, x: int, vector: int) -> Rejection | None:
+def _check_distribution(
+    name: str, config: BlockGemmConfig, arch: Arch, y: int, x: int, vector: int
+) -> Rejection | None:
     fault = check_coverage(
         threads=resources.block_threads(config, arch),
         wave=arch.wave_size,
@@ -103,7 +104,7 @@ def _check_distribution(name: str, config: Any, arch: Arch, y: int, x: int, vect
     good={"waves": (2, 2, 1)},
     bad={"waves": (1, 2, 2), "block": (128, 128, 64)},
 )
-def check_waves_along_k(config: Any, arch: Arch) -> Rejection | None:
+def check_waves_along_k(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """Only compv5 has waves along k, and exactly two.
 
     Why: the other pipelines number their waves along m and n only, so that further waves compute and store tiles of
@@ -129,7 +130,7 @@ def check_waves_along_k(config: Any, arch: Arch) -> Rejection | None:
     good={"layout": "rrr", "vector": (4, 8, 8)},
     bad={"layout": "rrr", "vector": (4, 4, 8)},
 )
-def check_transposed_vector(config: Any, arch: Arch) -> Rejection | None:
+def check_transposed_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """A column-major A or a row-major B is loaded in the widest vectors that its tile allows.
 
     Why: such a tile is transposed in registers before it is written to LDS. CK Tile arranges the transposed tile for
@@ -140,9 +141,10 @@ def check_transposed_vector(config: Any, arch: Arch) -> Rejection | None:
     """
     if config.vector is None or arch.lds.transpose_read_bytes:
         return None
+    a, b = resources.fixed_vectors(config, config.vector, arch)
     operands = (
-        ("a", config.layout[0] == "c", resources.fixed_vector(config, arch, 0), resources.vector_a(config, arch)),
-        ("b", config.layout[1] == "r", resources.fixed_vector(config, arch, 1), resources.vector_b(config, arch)),
+        ("a", config.layout[0] == "c", a, resources.vector_a(config, arch)),
+        ("b", config.layout[1] == "r", b, resources.vector_b(config, arch)),
     )
     for name, turned, fixed, native in operands:
         if turned and fixed != native:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import DQ_DK_DV, DTYPES, get_tile
 
 _FP32 = 4
@@ -13,7 +12,7 @@ _FP32 = 4
 _TRLOAD_LANES = 64
 
 
-def lds_bytes(config: Any, arch: Arch) -> int:  # noqa: ARG001
+def lds_bytes(config: Config, arch: Arch) -> int:  # noqa: ARG001
     """The LDS of one work-group; the stages before and after dq_dk_dv use only registers.
 
     Keys and values go through LDS first, then tiles of queries and of the output gradient use the same memory: see

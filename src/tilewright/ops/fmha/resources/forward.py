@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import DTYPES, get_tile
 
 # tile_fmha_shape.hpp, ceil_to_qualified_tile_length: head sizes whose queries are loaded as a larger tile.
@@ -49,7 +49,7 @@ class ForwardSizes:
         return _VECTOR // self.size
 
 
-def get_sizes(config: Any, arch: Arch, *, dropout: bool = False) -> ForwardSizes:
+def get_sizes(config: Config, arch: Arch, *, dropout: bool = False) -> ForwardSizes:
     types = DTYPES[config.dtype]
     cdna4 = arch.name == "gfx950"
     return ForwardSizes(
@@ -210,10 +210,10 @@ _BY_PIPELINE: Mapping[str, Callable[[ForwardSizes], int]] = {
 }
 
 
-def lds_bytes(config: Any, arch: Arch) -> int:
-    """The LDS of one work-group; 0 for a config with an invalid tile."""
+def lds_bytes(config: Config, pipeline: str, arch: Arch) -> int:
+    """The LDS of one work-group with the policy of a forward pipeline; 0 for a config with an invalid tile."""
     facts = get_sizes(config, arch, dropout=config.dropout)
-    formula = _BY_PIPELINE.get(config.pipeline)
+    formula = _BY_PIPELINE.get(pipeline)
     if formula is None or not facts.tile or len(facts.waves) != 6 or len(facts.mma) != 6 or not _has_loads(facts):
         return 0
     return formula(facts)

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rules import hardware, tiles
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, FORWARD, USED, get_tile
 from tilewright.ops.fmha.resources import lds_bytes, list_gemm_tiles, list_gemm_types, split_triples
 from tilewright.ops.rule import Rejection, Rule, rule
@@ -25,7 +26,7 @@ DQ_DK_DV_EXAMPLE: Mapping[str, Any] = {
 }
 
 
-def list_gemms(config: Any) -> list[Any]:
+def list_gemms(config: Config) -> list[Any]:
     """Return each GEMM of a config in the form of ops/block_gemm; none if a list does not have the family's length."""
     tile, waves, mma = get_tile(config), split_triples(config.waves), split_triples(config.mma)
     count = FAMILIES[config.family].gemms
@@ -41,7 +42,7 @@ def list_gemms(config: Any) -> list[Any]:
 def _apply_to_each_gemm(shared: Rule, *, reads: Sequence[str], good: Mapping[str, Any], bad: Mapping[str, Any]) -> Rule:
     """Return a rule of ops/block_gemm, applied to each GEMM of an attention kernel."""
 
-    def check(config: Any, arch: Arch) -> Rejection | None:
+    def check(config: Config, arch: Arch) -> Rejection | None:
         for number, gemm in enumerate(list_gemms(config)):
             fault = shared.check(SimpleNamespace(**vars(gemm), dtype_acc="fp32"), arch)
             if fault is not None:
@@ -73,7 +74,7 @@ check_block_coverage = _apply_to_each_gemm(
     good={},
     bad={"waves": (32, 1, 1, 32, 1, 1), "block": (1024, 128, 32, 128, 32, 128)},
 )
-def check_thread_limit(config: Any, arch: Arch) -> Rejection | None:
+def check_thread_limit(config: Config, arch: Arch) -> Rejection | None:
     """A work-group must not have more threads than the GPU allows.
 
     Why: the hardware cannot start a larger one. The compiler does not check it.
@@ -97,7 +98,7 @@ def check_thread_limit(config: Any, arch: Arch) -> Rejection | None:
     good={"pipeline": "qr_async"},
     bad={"pipeline": "combine"},
 )
-def check_pipeline(config: Any, arch: Arch) -> Rejection | None:
+def check_pipeline(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline must be one of the family's.
 
     Why: a family's kernel only works with the pipelines that were written for it.
@@ -120,7 +121,7 @@ def check_pipeline(config: Any, arch: Arch) -> Rejection | None:
     good={},
     bad={"block": (128, 128, 32, 128)},
 )
-def check_block_length(config: Any, arch: Arch) -> Rejection | None:
+def check_block_length(config: Config, arch: Arch) -> Rejection | None:
     """A block must have as many integers as the family's block has names.
 
     Why: each integer has its own meaning.
@@ -143,7 +144,7 @@ def check_block_length(config: Any, arch: Arch) -> Rejection | None:
     good={},
     bad={"waves": (4, 1, 1)},
 )
-def check_gemm_count(config: Any, arch: Arch) -> Rejection | None:
+def check_gemm_count(config: Config, arch: Arch) -> Rejection | None:
     """Waves and mma must have three integers for each GEMM of the family.
 
     Why: each GEMM has its own waves and matrix instruction. The five GEMMs of gradients share three of them.
@@ -166,7 +167,7 @@ def check_gemm_count(config: Any, arch: Arch) -> Rejection | None:
     good={"waves": (2, 1, 1, 2, 1, 1), "block": (64, 128, 32, 128, 32, 128)},
     bad={"waves": (4, 1, 1, 2, 1, 1)},
 )
-def check_equal_waves(config: Any, arch: Arch) -> Rejection | None:
+def check_equal_waves(config: Config, arch: Arch) -> Rejection | None:
     """All GEMMs of a kernel must have the same number of waves.
 
     Why: one work-group computes them one after another (fmha/pipeline/tile_fmha_shape.hpp asserts that the counts
@@ -188,7 +189,7 @@ def check_equal_waves(config: Any, arch: Arch) -> Rejection | None:
     good={},
     bad={"waves": (2, 1, 2, 2, 1, 2)},
 )
-def check_waves_along_k(config: Any, arch: Arch) -> Rejection | None:
+def check_waves_along_k(config: Config, arch: Arch) -> Rejection | None:
     """Waves must be distributed along m and n only.
 
     Why: no pipeline splits a sum among waves. Waves along k repeat the work of others: results are correct, but a part
@@ -210,7 +211,7 @@ def check_waves_along_k(config: Any, arch: Arch) -> Rejection | None:
     good={"mode": "group", "pad_q": False},
     bad={"mode": "group", "pad_k": False},
 )
-def check_group_pads(config: Any, arch: Arch) -> Rejection | None:
+def check_group_pads(config: Config, arch: Arch) -> Rejection | None:
     """Group mode needs pad_k, and also pad_q in families other than forward, if the family has these fields.
 
     Why: sequences may end inside a tile, and the following keys belong to the next sequence. A forward kernel knows
@@ -236,7 +237,7 @@ def check_group_pads(config: Any, arch: Arch) -> Rejection | None:
     good={"pad_hdim_q": 8, "pad_hdim_v": 8},
     bad={"pad_hdim_q": 4},
 )
-def check_pad_step(config: Any, arch: Arch) -> Rejection | None:
+def check_pad_step(config: Config, arch: Arch) -> Rejection | None:
     """pad_hdim_q and pad_hdim_v must be 0, 1 or 8.
 
     Why: 0 means no pads, 1 loads of single elements, 8 loads of vectors. CK Tile has no others.
@@ -261,7 +262,7 @@ PADS = (0, 1, 8)
     good={**DQ_DK_DV_EXAMPLE, "bias": "elementwise", "bias_gradient": True},
     bad={**DQ_DK_DV_EXAMPLE, "bias": "alibi", "bias_gradient": True},
 )
-def check_bias_gradient(config: Any, arch: Arch) -> Rejection | None:
+def check_bias_gradient(config: Config, arch: Arch) -> Rejection | None:
     """Only an elementwise bias has a gradient.
 
     Why: only an elementwise bias is a tensor of variables; ALiBi's slopes are constants. CK Tile still compiles such
@@ -282,7 +283,7 @@ def check_bias_gradient(config: Any, arch: Arch) -> Rejection | None:
     good={"mask_form": "any", "sink": 4},
     bad={"sink": 4},
 )
-def check_sink_mask(config: Any, arch: Arch) -> Rejection | None:
+def check_sink_mask(config: Config, arch: Arch) -> Rejection | None:
     """Sinks need a mask.
 
     Why: sinks are keys that a window does not hide. Without a mask no key is hidden, and no problem has both.
@@ -306,7 +307,7 @@ HOST_WAVE = 64  # lanes of a wave in the compiler's host pass (get_warp_size in 
     bad={"family": "dot_do_o", "block": (32, 64)},
     arch="gfx1201",
 )
-def check_thread_count(config: Any, arch: Arch) -> Rejection | None:
+def check_thread_count(config: Config, arch: Arch) -> Rejection | None:
     """The threads in a block must be a multiple of 64 on every GPU.
 
     Why: CK Tile also asserts whole waves in the host pass, which does not know the GPU and assumes waves of 64 lanes.
@@ -327,7 +328,7 @@ def check_thread_count(config: Any, arch: Arch) -> Rejection | None:
     good={},
     bad={"block": (128, 128, 128, 256, 128, 256), "mma": (32, 32, 16, 32, 32, 16)},
 )
-def check_lds_size(config: Any, arch: Arch) -> Rejection | None:
+def check_lds_size(config: Config, arch: Arch) -> Rejection | None:
     """The tiles of a work-group must fit into LDS.
 
     Why: a work-group cannot use more LDS than the GPU has.

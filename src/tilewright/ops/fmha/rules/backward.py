@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, get_tile
 from tilewright.ops.fmha.resources import split_triples
 from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE
@@ -27,14 +28,14 @@ DECODE: Mapping[str, Any] = {
 }
 
 
-def get_gradient_tile(config: Any) -> dict[str, int]:
+def get_gradient_tile(config: Config) -> dict[str, int]:
     """Return the block of a dq_dk_dv kernel by name; empty for other families and for lists of other lengths."""
     if config.family != DQ_DK_DV or len(config.waves) != 9 or len(config.mma) != 9:  # three GEMMs with three integers
         return {}
     return get_tile(config)
 
 
-def replace_numbers(config: Any, **numbers: int) -> tuple[int, ...]:
+def replace_numbers(config: Config, **numbers: int) -> tuple[int, ...]:
     """Return the block with some integers replaced."""
     return tuple({**get_tile(config), **numbers}[label] for label in FAMILIES[config.family].block)
 
@@ -47,7 +48,7 @@ def replace_numbers(config: Any, **numbers: int) -> tuple[int, ...]:
     good={**DQ_DK_DV_EXAMPLE, "dtype": "bf16"},
     bad={**DQ_DK_DV_EXAMPLE, "dtype": "fp8"},
 )
-def check_gradient_types(config: Any, arch: Arch) -> Rejection | None:
+def check_gradient_types(config: Config, arch: Arch) -> Rejection | None:
     """Gradients support fp16, bf16 and fp32; trload pipelines support only the former two.
 
     Why: scores stay in registers between matrix instructions, four per lane (PTFromGemm0CToGemm1A in
@@ -71,7 +72,7 @@ def check_gradient_types(config: Any, arch: Arch) -> Rejection | None:
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "block": (32, 128, 32, 32, 64, 32, 32, 64, 64)},
 )
-def check_head_steps(config: Any, arch: Arch) -> Rejection | None:
+def check_head_steps(config: Config, arch: Arch) -> Rejection | None:
     """k0 must be hdim_q, and k2 must be hdim_v.
 
     Why: the pipelines multiply queries with keys, and gradients with values, in one step each. They assert that a step
@@ -97,7 +98,7 @@ def check_head_steps(config: Any, arch: Arch) -> Rejection | None:
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "block": (32, 128, 64, 16, 64, 16, 32, 64, 64)},
 )
-def check_query_steps(config: Any, arch: Arch) -> Rejection | None:
+def check_query_steps(config: Config, arch: Arch) -> Rejection | None:
     """k1 and k3 must be m0.
 
     Why: the gradients of values and of keys are summed over all queries of a tile in one step (the pipelines assert
@@ -126,7 +127,7 @@ def check_query_steps(config: Any, arch: Arch) -> Rejection | None:
         "mma": (16, 16, 32, 16, 16, 16, 16, 16, 16),
     },
 )
-def check_key_steps(config: Any, arch: Arch) -> Rejection | None:
+def check_key_steps(config: Config, arch: Arch) -> Rejection | None:
     """n0 must be a multiple of k4.
 
     Why: the query gradient is summed in n0 / k4 equal steps over the keys of a tile, each of which is a slice of the
@@ -153,7 +154,7 @@ def check_key_steps(config: Any, arch: Arch) -> Rejection | None:
     },
     bad={**DQ_DK_DV_EXAMPLE, "waves": (2, 2, 1, 2, 2, 1, 2, 2, 1)},
 )
-def check_score_waves(config: Any, arch: Arch) -> Rejection | None:
+def check_score_waves(config: Config, arch: Arch) -> Rejection | None:
     """All waves must be along the keys: 1 x n for the first GEMM, n x 1 for the second.
 
     Why: the first GEMM computes scores as queries x keys, the second takes them as keys x queries. They stay in the
@@ -188,7 +189,7 @@ _TRLOAD_TAKES = {16: ((16, 16, 16), (16, 16, 32))}
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "mma": (16, 16, 32, 16, 16, 32, 16, 16, 32)},
 )
-def check_score_registers(config: Any, arch: Arch) -> Rejection | None:
+def check_score_registers(config: Config, arch: Arch) -> Rejection | None:
     """The operand layout of the second GEMM must be the result layout of the first: 16x16x16 after 16 x 16 tiles.
 
     Why: a lane has four scores of such a tile, which are the four elements that 16x16x16 takes from a lane
@@ -221,7 +222,7 @@ def check_score_registers(config: Any, arch: Arch) -> Rejection | None:
     bad={**DQ_DK_DV_EXAMPLE, "max_seqlen_q": 32},
     arch="gfx950",
 )
-def check_query_limit(config: Any, arch: Arch) -> Rejection | None:
+def check_query_limit(config: Config, arch: Arch) -> Rejection | None:
     """max_seqlen_q must be m0 for trload_qr_qtr_dor, and 0 for the others.
 
     Why: that pipeline has one query tile and no loop; the others always have a loop over query tiles
@@ -250,7 +251,7 @@ def check_query_limit(config: Any, arch: Arch) -> Rejection | None:
     good=DQ_DK_DV_EXAMPLE,
     bad=TRLOAD,
 )
-def check_transposing_reads(config: Any, arch: Arch) -> Rejection | None:
+def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
     """The trload pipelines need a GPU with transposing LDS reads.
 
     Why: for another GPU they compile to a kernel that returns at once and writes nothing
@@ -274,7 +275,7 @@ def check_transposing_reads(config: Any, arch: Arch) -> Rejection | None:
     bad={**TRLOAD, "pad_hdim_q": 1},
     arch="gfx950",
 )
-def check_head_padding(config: Any, arch: Arch) -> Rejection | None:
+def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
     """The trload pipelines pad heads by 8 or not at all.
 
     Why: they copy vectors asynchronously, which is not possible for a single element
@@ -299,7 +300,7 @@ def check_head_padding(config: Any, arch: Arch) -> Rejection | None:
     bad={**DECODE, "bias": "elementwise"},
     arch="gfx950",
 )
-def check_bias(config: Any, arch: Arch) -> Rejection | None:
+def check_bias(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline trload_qr_qtr_dor does not support an elementwise bias.
 
     Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are correct.
@@ -319,7 +320,7 @@ def check_bias(config: Any, arch: Arch) -> Rejection | None:
     good={**DQ_DK_DV_EXAMPLE, "dropout": True, "store_randval": True},
     bad={**DQ_DK_DV_EXAMPLE, "store_randval": True},
 )
-def check_stored_random_numbers(config: Any, arch: Arch) -> Rejection | None:
+def check_stored_random_numbers(config: Config, arch: Arch) -> Rejection | None:
     """Only a kernel with dropout can store random numbers.
 
     Why: without dropout there are none, and the kernel has no argument for them.
@@ -340,7 +341,7 @@ def check_stored_random_numbers(config: Any, arch: Arch) -> Rejection | None:
     bad={**DECODE, "waves": (1, 2, 1, 2, 1, 1, 1, 2, 1), "block": (32, 64, 64, 32, 64, 32, 32, 64, 64)},
     arch="gfx950",
 )
-def check_single_wave(config: Any, arch: Arch) -> Rejection | None:
+def check_single_wave(config: Config, arch: Arch) -> Rejection | None:
     """trload_qr_qtr_dor supports only one wave.
 
     Why: each wave copies a part of the queries to LDS and then reads all of them, without a barrier in between
@@ -362,7 +363,7 @@ def check_single_wave(config: Any, arch: Arch) -> Rejection | None:
     bad={**DECODE, "deterministic": True},
     arch="gfx950",
 )
-def check_deterministic(config: Any, arch: Arch) -> Rejection | None:
+def check_deterministic(config: Config, arch: Arch) -> Rejection | None:
     """trload_qr_qtr_dor must not set `deterministic`: it always is.
 
     Why: one work-group sums the query gradient over all keys, in one order, without atomic adds. With `deterministic`

@@ -1,25 +1,35 @@
-"""The tiles of gradient kernels: P475 to P478. File names are below ck_tile/ops/fmha/."""
+"""The tiles of gradient kernels: P475 to P478. File names are below ck_tile/ops/fmha/.
+
+Functions that return a text or None repeat the integer arithmetic of CK Tile's policies: how the threads of a
+work-group share the tiles that they load. Where a division has a remainder, a part of a tile has no thread, and an
+assertion or a division by zero stops the compiler. Names are those of block_fmha_bwd_pipeline_default_policy.hpp and of
+the policy of trload.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DTYPES, get_tile
-from tilewright.ops.fmha.resources import backward_distribution as spread
 from tilewright.ops.fmha.resources.backward import lds_bytes
 from tilewright.ops.fmha.rules import backward
 from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE
 from tilewright.ops.rule import Rejection, rule
 
+_VECTOR, _WORD = 16, 4  # bytes of the widest load, and of the narrowest that is used
+_LDS_ROW = 128  # bytes in one row of all LDS banks: 32 of 4 bytes
+_ELEMENT = 2  # bytes of an element, which MakeXTLdsBlockDescriptor assumes for all types
+_ODD_STEP, _ODD_LANES, _ODD_PACK = 32, 16, 2  # heads that are not powers of two: elements, lanes, elements per lane
+_TRLOAD_ROW = 128  # bytes of a row that a wave copies to LDS at once
 _READS = ("family", "dtype", "pipeline", "block", "waves", "mma", "bias")
-_VECTOR = 16  # bytes that a thread loads at once
 _DOT = {"family": DOT_DO_O, "pipeline": DOT_DO_O, "block": (64, 64), "waves": (), "mma": (), "pad_k": False}
 _CONVERT = {**_DOT, "family": CONVERT_DQ, "pipeline": CONVERT_DQ, "block": (64, 64, 64, 64)}
 
 
-def _get_usable_tile(config: Any) -> dict[str, int]:
+def _get_usable_tile(config: Config) -> dict[str, int]:
     """Return the tile; empty if it, the waves or the mma contain a 0."""
     tile = backward.get_gradient_tile(config)
     return tile if tile and min(*config.block, *config.waves, *config.mma) > 0 else {}
@@ -33,7 +43,7 @@ def _get_usable_tile(config: Any) -> dict[str, int]:
     good=DQ_DK_DV_EXAMPLE,
     bad={**DQ_DK_DV_EXAMPLE, "block": (48, 128, 64, 48, 64, 48, 32, 64, 64)},
 )
-def check_tile_sharing(config: Any, arch: Arch) -> Rejection | None:
+def check_tile_sharing(config: Config, arch: Arch) -> Rejection | None:
     """The threads must share each tile evenly: queries, keys, values, the output gradient and the bias.
 
     Why: CK Tile gives each thread the same number of vectors of a tile, plain and transposed, and requires divisions
@@ -45,7 +55,7 @@ def check_tile_sharing(config: Any, arch: Arch) -> Rejection | None:
     if not _get_usable_tile(config):
         return None
     trload = config.pipeline.startswith("trload")
-    fault = (spread.check_trload_tiles if trload else spread.check_gradient_tiles)(config, arch)
+    fault = (check_trload_tiles if trload else check_gradient_tiles)(config, arch)
     return Rejection(fault, "block") if fault else None
 
 
@@ -58,7 +68,7 @@ def check_tile_sharing(config: Any, arch: Arch) -> Rejection | None:
     bad={**backward.DECODE, "block": (32, 256, 64, 32, 64, 32, 32, 64, 64)},
     arch="gfx950",
 )
-def check_score_lds(config: Any, arch: Arch) -> Rejection | None:
+def check_score_lds(config: Config, arch: Arch) -> Rejection | None:
     """With trload_qr_qtr_dor the keys, values and scores of a tile must fit into the LDS that CK Tile allocates.
 
     Why: the pipeline stores scores after keys and values, but GetSmemSize only counts them after queries and gradients.
@@ -86,7 +96,7 @@ def check_score_lds(config: Any, arch: Arch) -> Rejection | None:
     good=_DOT,
     bad={**_DOT, "block": (96, 64)},
 )
-def check_dot_rows(config: Any, arch: Arch) -> Rejection | None:
+def check_dot_rows(config: Config, arch: Arch) -> Rejection | None:
     """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
     Why: each thread loads one row in vectors of 16 bytes (MakePreXDramTileDistribution).
@@ -112,7 +122,7 @@ def check_dot_rows(config: Any, arch: Arch) -> Rejection | None:
     good=_CONVERT,
     bad={**_CONVERT, "block": (256, 8, 64, 64)},
 )
-def check_convert_rows(config: Any, arch: Arch) -> Rejection | None:
+def check_convert_rows(config: Config, arch: Arch) -> Rejection | None:
     """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 
     Why: lanes load vectors of 4 sums (MakePostQGradDramTileDistribution).
@@ -124,5 +134,141 @@ def check_convert_rows(config: Any, arch: Arch) -> Rejection | None:
         return None
     if tile["threads"] % arch.wave_size:
         return Rejection(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
-    fault = spread.check_convert_tile(config, arch)
+    fault = check_convert_tile(config, arch)
     return Rejection(fault, "block") if fault else None
+
+
+@dataclass(frozen=True, slots=True)
+class TileThreads:
+    """The threads that share a tile."""
+
+    waves: int
+    wave_size: int
+    size: int  # bytes of an element
+    mma_m: int  # rows of the first GEMM's instruction
+
+    @property
+    def count(self) -> int:
+        return self.waves * self.wave_size
+
+
+def get_threads(config: Config, arch: Arch) -> TileThreads:
+    """Return the threads of a dq_dk_dv kernel."""
+    waves = config.waves[0] * config.waves[1] * config.waves[2]
+    return TileThreads(waves, arch.wave_size, find_dtype(DTYPES[config.dtype].qkv).storage_bytes, config.mma[0])
+
+
+def check_gradient_tiles(config: Config, arch: Arch) -> str | None:
+    """Check the tiles of pipelines that load through registers."""
+    tile, threads = get_tile(config), get_threads(config, arch)
+    m0, n0, hdim_q, hdim_v = (tile[name] for name in ("m0", "n0", "hdim_q", "hdim_v"))
+    turned = [("queries", m0, hdim_q), ("output gradients", m0, hdim_v), ("keys", n0, hdim_q)]
+    if config.bias == "elementwise":
+        turned.append(("the bias", m0, n0))
+    for name, rows, columns in turned:
+        fault = _check_transposed_tile(threads, rows, columns, may_be_odd=name != "the bias")
+        if fault:
+            return f"{name}, {rows} x {columns}: {fault}"
+    fault = _check_plain_tile(threads, n0, hdim_v)
+    return f"values, {n0} x {hdim_v}: {fault}" if fault else check_row_values(threads, m0)
+
+
+def check_trload_tiles(config: Config, arch: Arch) -> str | None:
+    """Check the tiles of pipelines that copy to LDS asynchronously."""
+    tile, threads = get_tile(config), get_threads(config, arch)
+    m0, n0 = tile["m0"], tile["n0"]
+    for rows in (m0, n0):
+        for columns in (tile["hdim_q"], tile["hdim_v"]):
+            fault = _check_copied_tile(threads, rows, columns)
+            if fault:
+                return f"a tile of {rows} x {columns}: {fault}"
+    if threads.wave_size % m0:
+        return f"a wave's {threads.wave_size} lanes are not a multiple of m0 = {m0}"
+    return None
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
+
+
+def _check_transposed_tile(threads: TileThreads, rows: int, columns: int, *, may_be_odd: bool) -> str | None:
+    """Check a tile stored plain and transposed: Make{Q,K,OGrad}DramTileDistribution, MakeBiasTileDistribution."""
+    if may_be_odd and not _is_power_of_two(columns):
+        if columns % _ODD_STEP:
+            return f"a head size of {columns} is neither a power of two nor a multiple of {_ODD_STEP}"
+        each, rest = divmod(rows, threads.wave_size // _ODD_LANES * threads.waves)
+        if rest or not each:
+            return f"{threads.waves} waves cannot share {rows} rows evenly"
+        return _check_transposed_lds(threads, rows, _ODD_STEP, _ODD_PACK, each)
+    pixels, rest = divmod(rows * columns, threads.count)
+    widest, least = _VECTOR // threads.size, _WORD // threads.size
+    vector = widest if pixels // widest >= least else pixels // least
+    if rest or vector == 0 or pixels % vector or columns % vector:
+        return f"{threads.count} threads cannot share {rows * columns} elements evenly in vectors"
+    lanes = columns // vector
+    if threads.wave_size % lanes:
+        return f"a row takes {lanes} lanes, which does not divide the wave's {threads.wave_size}"
+    return _check_transposed_lds(threads, rows, columns, vector, pixels // vector)
+
+
+def _check_transposed_lds(threads: TileThreads, rows: int, columns: int, pack: int, turned_pack: int) -> str | None:
+    """Check a transposed tile in LDS: MakeXTLdsBlockDescriptor."""
+    vectors = columns // pack
+    writers, readers = threads.count // vectors, threads.wave_size // threads.mma_m
+    packs = rows // turned_pack
+    written, read = (packs // writers, packs // readers) if writers and readers else (0, 0)
+    if not written or not read:
+        return f"{packs} transposed vectors of {turned_pack} are too few for {threads.count} threads"
+    line = turned_pack * vectors * _ELEMENT
+    fold = 1 if line > _LDS_ROW else _LDS_ROW // line
+    ratio = fold * written // read
+    together = readers // ratio if ratio > 1 else readers
+    groups = writers // fold // together if together else 0
+    if together * groups * fold * written * turned_pack != rows:
+        return f"transposed vectors of {turned_pack} do not fill whole LDS rows"
+    return None
+
+
+def _check_plain_tile(threads: TileThreads, rows: int, columns: int) -> str | None:
+    """Check a tile that is stored plain: MakeVDramTileDistribution."""
+    if not _is_power_of_two(columns):
+        return _check_transposed_tile(threads, rows, columns, may_be_odd=True)
+    pixels, rest = divmod(rows * columns, threads.count)
+    vector = min(_VECTOR // threads.size, pixels)
+    if rest or not vector or columns % vector or threads.wave_size % (columns // vector):
+        return f"{threads.count} threads cannot share {rows * columns} elements evenly"
+    at_once = threads.wave_size // (columns // vector) * threads.waves
+    return f"the waves load {at_once} rows at once, which does not divide {rows}" if rows % at_once else None
+
+
+def check_row_values(threads: TileThreads, m0: int) -> str | None:
+    """Check LSE and d: MakeLSEDDramTileDistribution."""
+    if threads.wave_size % m0 and m0 % threads.wave_size:
+        return f"m0 = {m0} and a wave's {threads.wave_size} lanes do not divide each other"
+    return None
+
+
+def _check_copied_tile(threads: TileThreads, rows: int, columns: int) -> str | None:
+    """Check a tile of trload: MakeXDramTileDistribution."""
+    pieces, rest = divmod(columns * threads.size, _TRLOAD_ROW)
+    if rest or not pieces:
+        return f"a row of {columns * threads.size} bytes is not a multiple of {_TRLOAD_ROW}"
+    along = min(threads.waves, pieces)
+    across = max(1, threads.waves // along)
+    if pieces % along or along * across != threads.waves:
+        return f"{threads.waves} waves cannot share {pieces} pieces of a row evenly"
+    at_once = across * threads.wave_size // (_TRLOAD_ROW // _VECTOR)
+    return f"the waves copy {at_once} rows at once, which does not divide {rows}" if rows % at_once else None
+
+
+def check_convert_tile(config: Config, arch: Arch) -> str | None:
+    """Check the tile of convert_dq: MakePostQGradDramTileDistribution."""
+    tile = get_tile(config)
+    vectors, rest = divmod(tile["hdim_q"], _VECTOR // 4)  # of fp32
+    lanes = min(vectors, arch.wave_size)
+    if rest or not vectors or vectors % lanes or arch.wave_size % lanes:
+        return f"{arch.wave_size} lanes cannot share a row of {tile['hdim_q']} elements evenly"
+    at_once = tile["threads"] // arch.wave_size * (arch.wave_size // lanes)
+    if tile["m0"] % at_once:
+        return f"{tile['threads']} threads convert {at_once} rows at once, which does not divide m0 = {tile['m0']}"
+    return None

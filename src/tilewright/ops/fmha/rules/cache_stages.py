@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, DTYPES, PAGEDKV, SPLITKV, get_tile
 from tilewright.ops.fmha.rules.caches import APPEND, COMBINED, PAGED, PREFILL
 from tilewright.ops.rule import Rejection, rule
@@ -28,7 +27,7 @@ _APPEND_THREADS = 256
     good={**PAGED, "pad_k": False, "mask_form": "any"},
     bad={**PAGED, "pad_k": False},
 )
-def check_key_padding(config: Any, arch: Arch) -> Rejection | None:
+def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
     """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; others over a cache need pad_k.
 
     Why: the number of keys in each sequence of a cache is known only on the GPU, so the last tile must always be cut:
@@ -57,7 +56,7 @@ def check_key_padding(config: Any, arch: Arch) -> Rejection | None:
     good=PREFILL,
     bad={**PREFILL, "paged": False},
 )
-def check_pages(config: Any, arch: Arch) -> Rejection | None:
+def check_pages(config: Config, arch: Arch) -> Rejection | None:
     """batch_prefill needs paged.
 
     Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
@@ -77,7 +76,7 @@ def check_pages(config: Any, arch: Arch) -> Rejection | None:
     good={**COMBINED, "block": (16, 128)},
     bad={**COMBINED, "block": (64, 128)},
 )
-def check_combine_lanes(config: Any, arch: Arch) -> Rejection | None:
+def check_combine_lanes(config: Config, arch: Arch) -> Rejection | None:
     """combine needs an n1 of 8, 16 or 32, and an hdim_v that is a multiple of it.
 
     Why: a lane has 4 sums, so a wave has wave_size · 4 / n1 rows. For their LSE 8 lanes share a row
@@ -106,7 +105,7 @@ def check_combine_lanes(config: Any, arch: Arch) -> Rejection | None:
     good={**COMBINED, "log_max_splits": 8, "blocks_per_cu": 1},
     bad={**COMBINED, "log_max_splits": 8},
 )
-def check_combine_size(config: Any, arch: Arch) -> Rejection | None:
+def check_combine_size(config: Config, arch: Arch) -> Rejection | None:
     """combine needs log_max_splits of at least 3, and blocks_per_cu above 128 parts or with hdim_v above 256.
 
     Why: BlockFmhaSplitKVCombinePipelineProblem asserts at least 8 parts. CK Tile's own choice of work-groups per
@@ -142,7 +141,7 @@ def check_combine_size(config: Any, arch: Arch) -> Rejection | None:
     good=APPEND,
     bad={**APPEND, "mode": "group"},
 )
-def check_append_mode(config: Any, arch: Arch) -> Rejection | None:
+def check_append_mode(config: Config, arch: Arch) -> Rejection | None:
     """appendkv supports only batch mode.
 
     Why: FmhaFwdAppendKVKernel has no other mode; the launcher asserts it.
@@ -162,7 +161,7 @@ def check_append_mode(config: Any, arch: Arch) -> Rejection | None:
     good={**APPEND, "block": (16, 16, 128, 128)},
     bad={**APPEND, "block": (16, 24, 128, 128)},
 )
-def check_append_tile(config: Any, arch: Arch) -> Rejection | None:
+def check_append_tile(config: Config, arch: Arch) -> Rejection | None:
     """The 256 threads of appendkv must share each tile evenly, 16 bytes of a row at a time.
 
     Why: other elements are not written: the rows after the last whole pass, and those of the lanes after the last whole

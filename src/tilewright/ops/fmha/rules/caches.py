@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, DTYPES, FORWARD, PAGEDKV, SPLITKV, get_tile
 from tilewright.ops.fmha.resources.forward import loaded_hdim
 from tilewright.ops.fmha.rules import forward, forward_tiles
@@ -46,7 +47,7 @@ APPEND: Mapping[str, Any] = {
 }
 
 
-def _check_as_forward(config: Any, arch: Arch, reads: Sequence[str], rules: Sequence[Rule]) -> Rejection | None:
+def _check_as_forward(config: Config, arch: Arch, reads: Sequence[str], rules: Sequence[Rule]) -> Rejection | None:
     """Apply forward rules to a kernel that uses a forward pipeline's policy. `reads` are all fields that they read."""
     pipeline = _SEEN_AS.get((config.family, config.pipeline))
     if pipeline is None:
@@ -72,7 +73,7 @@ _READS_TILES = ("dtype", "v_layout", *_TILES)
     good={**SPLIT, "block": (128, 128, 64, 128, 32, 128)},
     bad={**SPLIT, "block": (128, 128, 128, 128, 32, 128)},
 )
-def check_forward_tile(config: Any, arch: Arch) -> Rejection | None:
+def check_forward_tile(config: Config, arch: Arch) -> Rejection | None:
     """splitkv, pagedkv and batch_prefill support only the tiles of the forward pipelines qr and qr_async.
 
     Why: their policies derive from the same one (pipeline/block_fmha_pipeline_qx_ks_vs_custom_policy.hpp), and their
@@ -105,7 +106,7 @@ _READS_LAYOUT = ("dtype", "family", "pipeline", "waves", "mma")
     good={**PAGED, "mma": (32, 32, 8, 32, 32, 16)},
     bad={**PAGED, "mma": (32, 32, 16, 32, 32, 8)},
 )
-def check_forward_layout(config: Any, arch: Arch) -> Rejection | None:
+def check_forward_layout(config: Config, arch: Arch) -> Rejection | None:
     """As in a forward kernel, the result layout of the first GEMM must be the operand layout of the second.
 
     Why: probabilities stay in registers. Only qr_nwarp_sshuffle sends scores through LDS.
@@ -128,7 +129,7 @@ def check_forward_layout(config: Any, arch: Arch) -> Rejection | None:
     bad={**PAGED, "mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx1100",
 )
-def check_forward_gpu(config: Any, arch: Arch) -> Rejection | None:
+def check_forward_gpu(config: Config, arch: Arch) -> Rejection | None:
     """The GPU must support a forward kernel with the same policy.
 
     Why: both need the same instructions and the same operand layout.
@@ -153,7 +154,7 @@ _READS_FEATURES = ("family", "pipeline", "pad_q", "pad_hdim_q", "pad_hdim_v", "b
     good={**SPLIT, "soft_cap": True},
     bad={**SPLIT, "soft_cap": True, "bias": "alibi"},
 )
-def check_forward_features(config: Any, arch: Arch) -> Rejection | None:
+def check_forward_features(config: Config, arch: Arch) -> Rejection | None:
     """The combinations of pads, bias and cap are limited as in a forward kernel.
 
     Why: the pipelines have the same assertions: batch_prefill always pads queries and heads, and no pipeline caps
@@ -175,7 +176,7 @@ _READS_OURS = ("family", "pipeline", "pad_hdim_q", "pad_hdim_v", "mask_form", "s
     good={**PAGED, "pad_hdim_q": 1},
     bad={**PAGED, "pad_hdim_q": 8},
 )
-def check_forward_fields(config: Any, arch: Arch) -> Rejection | None:
+def check_forward_fields(config: Config, arch: Arch) -> Rejection | None:
     """Head pads and sinks have the same values as in a forward kernel, so that each kernel has one name.
 
     Why: CK Tile only distinguishes padded and not padded heads; the allowed head sizes follow from the pipeline.
@@ -196,7 +197,7 @@ _READS_UNSEEN = ("mode", "dtype", "skip_min_seqlen_q", "dropout", *_TILES)
     good={**PAGED, "mode": "group", "skip_min_seqlen_q": True},
     bad={**PAGED, "skip_min_seqlen_q": True},
 )
-def check_forward_skip_and_dropout(config: Any, arch: Arch) -> Rejection | None:
+def check_forward_skip_and_dropout(config: Config, arch: Arch) -> Rejection | None:
     """As in a forward kernel, sequences can be skipped only in group mode, and dropout needs enough LDS.
 
     Why: in batch mode the kernel does not get the limit (kernel/fmha_fwd_pagedkv_kernel.hpp), and random numbers use
@@ -215,7 +216,7 @@ def check_forward_skip_and_dropout(config: Any, arch: Arch) -> Rejection | None:
     good={**SPLIT, "mask_form": "any"},
     bad={**SPLIT, "mask_form": "causal"},
 )
-def check_split_mask(config: Any, arch: Arch) -> Rejection | None:
+def check_split_mask(config: Config, arch: Arch) -> Rejection | None:
     """splitkv supports only the mask forms any and none.
 
     Why: the mask must compute the visible tiles of a part. Only SimplifiedGenericAttentionMask in
@@ -236,7 +237,7 @@ def check_split_mask(config: Any, arch: Arch) -> Rejection | None:
     good={**SPLIT, "merge_heads": True},
     bad={**SPLIT, "merge_heads": True, "mask_form": "any"},
 )
-def check_merged_heads(config: Any, arch: Arch) -> Rejection | None:
+def check_merged_heads(config: Config, arch: Arch) -> Rejection | None:
     """merge_heads does not support masks and biases.
 
     Why: the index of a row is then not the index of its query (FmhaFwdSplitKVKernel asserts it).
@@ -258,7 +259,7 @@ def check_merged_heads(config: Any, arch: Arch) -> Rejection | None:
     good=SPLIT_NWARP,
     bad={**SPLIT_NWARP, "waves": (4, 1, 1, 4, 1, 1), "block": (64, 64, 32, 128, 32, 128)},
 )
-def check_shuffle_waves(config: Any, arch: Arch) -> Rejection | None:
+def check_shuffle_waves(config: Config, arch: Arch) -> Rejection | None:
     """With qr_nwarp_sshuffle the second GEMM must have all its waves along n.
 
     Why: each wave reads all scores of a row back from LDS (MakeSRegTileDistribution in
@@ -280,7 +281,7 @@ def check_shuffle_waves(config: Any, arch: Arch) -> Rejection | None:
     good=SPLIT_NWARP,
     bad={**SPLIT_NWARP, "block": (16, 64, 16, 64, 32, 48)},
 )
-def check_query_sharing(config: Any, arch: Arch) -> Rejection | None:
+def check_query_sharing(config: Config, arch: Arch) -> Rejection | None:
     """The threads of qr_nwarp_sshuffle must share a query tile evenly, in vectors.
 
     Why: queries go to LDS first, one vector per thread (MakeQDramTileDistribution of the pipeline's policy).
@@ -311,7 +312,7 @@ def check_query_sharing(config: Any, arch: Arch) -> Rejection | None:
     bad=SPLIT_NWARP,
     arch="gfx1100",
 )
-def check_shuffle_gpu(config: Any, arch: Arch) -> Rejection | None:
+def check_shuffle_gpu(config: Config, arch: Arch) -> Rejection | None:
     """qr_nwarp_sshuffle does not support RDNA 3.
 
     Why: a matrix instruction of RDNA 3 needs each operand in both halves of a wave. MakeSRegTileDistribution of the

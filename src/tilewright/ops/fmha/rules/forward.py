@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import BATCH_PREFILL, DTYPES, FORWARD
 from tilewright.ops.fmha.resources.forward import count_drawn_rows, get_dropout_room, v_pixels
 from tilewright.ops.fmha.rules import forward_tiles
@@ -34,7 +35,7 @@ _TYPES = ("fp16", "bf16")
     good={"pipeline": "qr_whole_k", **_TILE},
     bad={"pipeline": "qr_whole_k", **_TILE, "block": (64, 64, 32, 64, 32, 64)},
 )
-def check_whole_k_form(config: Any, arch: Arch) -> Rejection | None:
+def check_whole_k_form(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_whole_k supports one tile, 16-bit types, v_layout row, no cap, and waves of 64 lanes.
 
     Why: kernels with other tiles or types, or with a cap, compile and compute wrong results. The cause is not known
@@ -72,7 +73,7 @@ _SHORT_OF_FEATURES = ("qr_async_trload", "v3")
     good={"pipeline": "qr"},
     bad=TRLOAD,
 )
-def check_transposing_reads(config: Any, arch: Arch) -> Rejection | None:
+def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
     """The pipelines qr_async_trload and v3 need a GPU with transposing LDS reads.
 
     Why: they read values with them. For another GPU the former compiles to a kernel that returns at once and writes
@@ -94,7 +95,7 @@ def check_transposing_reads(config: Any, arch: Arch) -> Rejection | None:
     bad={**ASYNC, "mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx1201",
 )
-def check_async_copy(config: Any, arch: Arch) -> Rejection | None:
+def check_async_copy(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_async needs a GPU with asynchronous copies from memory to LDS.
 
     Why: it loads keys with them, by an instruction in inline assembly.
@@ -115,7 +116,7 @@ def check_async_copy(config: Any, arch: Arch) -> Rejection | None:
     bad={"mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx1100",
 )
-def check_lane_layout(config: Any, arch: Arch) -> Rejection | None:
+def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
     """RDNA 3 does not support attention with these headers.
 
     Why: probabilities stay in the registers of the first GEMM's result and are the second GEMM's operand. A matrix
@@ -137,7 +138,7 @@ def check_lane_layout(config: Any, arch: Arch) -> Rejection | None:
     good=ASYNC,
     bad={**ASYNC, "pad_q": False},
 )
-def check_required_pads(config: Any, arch: Arch) -> Rejection | None:
+def check_required_pads(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_async must pad queries and both head sizes.
 
     Why: its loads always check where a tensor ends (block_fmha_pipeline_qr_ks_vs_async.hpp asserts the three).
@@ -160,7 +161,7 @@ def check_required_pads(config: Any, arch: Arch) -> Rejection | None:
     good={"pad_hdim_q": 1},
     bad={"pad_hdim_q": 8},
 )
-def check_head_padding(config: Any, arch: Arch) -> Rejection | None:
+def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
     """The pad of a head size must be the width of the pipeline's loads: 8 if it loads vectors, else 1.
 
     Why: CK Tile only distinguishes padded and not padded. Most pipelines load single elements of a padded head
@@ -186,7 +187,7 @@ def check_head_padding(config: Any, arch: Arch) -> Rejection | None:
     good={"soft_cap": True},
     bad={"soft_cap": True, "bias": "elementwise"},
 )
-def check_capped_bias(config: Any, arch: Arch) -> Rejection | None:
+def check_capped_bias(config: Config, arch: Arch) -> Rejection | None:
     """A kernel can have soft_cap or a bias, but not both.
 
     Why: the pipelines assert it (pipeline/block_fmha_pipeline_qr_ks_vs.hpp and others).
@@ -207,7 +208,7 @@ def check_capped_bias(config: Any, arch: Arch) -> Rejection | None:
     bad={**TRLOAD, "bias": "elementwise"},
     arch="gfx950",
 )
-def check_missing_features(config: Any, arch: Arch) -> Rejection | None:
+def check_missing_features(config: Config, arch: Arch) -> Rejection | None:
     """The pipelines qr_async_trload and v3 have no bias, cap, dropout, quantisation, skipping or transposed values.
 
     Why: the former gets the bias and ignores it, and neither gets the others. Kernels compile and compute as if the
@@ -232,7 +233,7 @@ def check_missing_features(config: Any, arch: Arch) -> Rejection | None:
     good={"mask_form": "any", "sink": 4},
     bad={"mask_form": "causal", "sink": 4},
 )
-def check_sink_window(config: Any, arch: Arch) -> Rejection | None:
+def check_sink_window(config: Config, arch: Arch) -> Rejection | None:
     """Sinks need a mask form with a window.
 
     Why: sinks are first keys that a window would hide. A causal mask hides none of the first keys.
@@ -252,7 +253,7 @@ def check_sink_window(config: Any, arch: Arch) -> Rejection | None:
     good={"mode": "group", "skip_min_seqlen_q": True},
     bad={"skip_min_seqlen_q": True},
 )
-def check_skip_mode(config: Any, arch: Arch) -> Rejection | None:
+def check_skip_mode(config: Config, arch: Arch) -> Rejection | None:
     """Short sequences can be skipped only in group mode.
 
     Why: in batch mode all have the same length, and the kernel does not get the limit (FmhaFwdBatchModeKargs in
@@ -273,7 +274,7 @@ def check_skip_mode(config: Any, arch: Arch) -> Rejection | None:
     good={**ASYNC, "dropout": True},
     bad={**ASYNC, "dropout": True, "mma": (16, 16, 16, 16, 16, 16)},
 )
-def check_dropout_lds(config: Any, arch: Arch) -> Rejection | None:
+def check_dropout_lds(config: Config, arch: Arch) -> Rejection | None:
     """The random numbers of dropout must fit into LDS, and m0 must be a multiple of the rows drawn at once.
 
     Why: a wave with several rows of 16 × 16 matrix tiles draws two of them at once, but LDS is reserved for one
@@ -302,7 +303,7 @@ def check_dropout_lds(config: Any, arch: Arch) -> Rejection | None:
     good={"dropout": True},
     bad={"dtype": "fp8bf16", "dropout": True, "mma": (32, 32, 32, 32, 32, 32)},
 )
-def check_eight_bit_dropout(config: Any, arch: Arch) -> Rejection | None:
+def check_eight_bit_dropout(config: Config, arch: Arch) -> Rejection | None:
     """8-bit types do not support dropout.
 
     Why: block/block_dropout.hpp distributes random numbers with an 8-bit matrix operation that does not exist

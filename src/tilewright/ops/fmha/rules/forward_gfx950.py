@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import FORWARD, get_tile
 from tilewright.ops.fmha.resources.forward import PREFILL_ROWS, get_sizes, loaded_hdim
 from tilewright.ops.fmha.resources.tile_distribution import check_copied_tile, check_row_tile
@@ -35,7 +36,7 @@ _READS_WAITED_FOR = 15  # core/arch/arch.hpp, WaitcntLayoutLegacy::LGKM_MASK
     bad={**V3, "lse": True},
     arch="gfx950",
 )
-def check_v3_lse(config: Any, arch: Arch) -> Rejection | None:
+def check_v3_lse(config: Config, arch: Arch) -> Rejection | None:
     """v3 cannot store the LSE.
 
     Why: it adds a row's largest product to the log of the sum without the scale of the scores: `lse(i_idx)` in
@@ -57,7 +58,7 @@ def check_v3_lse(config: Any, arch: Arch) -> Rejection | None:
     bad={**TRLOAD, "block": (64, 64, 64, 32, 32, 64)},
     arch="gfx950",
 )
-def check_trload_heads(config: Any, arch: Arch) -> Rejection | None:
+def check_trload_heads(config: Config, arch: Arch) -> Rejection | None:
     """With qr_async_trload, n1 and hdim_q must both be 64 or both be 128.
 
     Why: pieces of a row are permuted by an exclusive or with the row's index, and for values the kernel uses the pieces
@@ -80,7 +81,7 @@ def check_trload_heads(config: Any, arch: Arch) -> Rejection | None:
     bad={**V3, "block": (256, 64, 128, 128, 32, 128)},
     arch="gfx950",
 )
-def check_v3_tiles(config: Any, arch: Arch) -> Rejection | None:
+def check_v3_tiles(config: Config, arch: Arch) -> Rejection | None:
     """v3 needs 8 waves along m with 32 rows each, one step for a head and for a tile's keys, and 16-bit types.
 
     Why: two groups of four waves alternate, a lane has the sum of one row, and the steps are written out
@@ -119,7 +120,7 @@ def check_v3_tiles(config: Any, arch: Arch) -> Rejection | None:
     bad={**V3, "mask_form": "any"},
     arch="gfx950",
 )
-def check_v3_mode_and_mask(config: Any, arch: Arch) -> Rejection | None:
+def check_v3_mode_and_mask(config: Config, arch: Arch) -> Rejection | None:
     """v3 supports only batch mode without a mask.
 
     Why: where queries see exactly two key tiles, it reads the second one from LDS before the copy has finished (the
@@ -146,7 +147,7 @@ def check_v3_mode_and_mask(config: Any, arch: Arch) -> Rejection | None:
     bad={**TRLOAD, "mma": (16, 16, 16, 16, 16, 16)},
     arch="gfx950",
 )
-def check_trload_mma(config: Any, arch: Arch) -> Rejection | None:
+def check_trload_mma(config: Config, arch: Arch) -> Rejection | None:
     """qr_async_trload supports fp16 and bf16, mma 16x16x32 or 32x32x16 for both GEMMs, and waves along m.
 
     Why: LDS is read transposed in pieces of four 16-bit elements, two of which are the operand of one of these two
@@ -179,7 +180,7 @@ def check_trload_mma(config: Any, arch: Arch) -> Rejection | None:
     bad={**TRLOAD, "block": (64, 64, 32, 64, 32, 64)},
     arch="gfx950",
 )
-def check_trload_head_steps(config: Any, arch: Arch) -> Rejection | None:
+def check_trload_head_steps(config: Config, arch: Arch) -> Rejection | None:
     """With qr_async_trload and m0 from 64 to 127, k0 must be hdim_q.
 
     Why: the kernel arranges keys for tiles of a whole head from m0 = 64 on (kKLoadOnce), but reads such tiles only from
@@ -202,7 +203,7 @@ def check_trload_head_steps(config: Any, arch: Arch) -> Rejection | None:
     bad={**TRLOAD, "block": (128, 64, 64, 64, 64, 64), "mma": (32, 32, 16, 32, 32, 16)},
     arch="gfx950",
 )
-def check_trload_tiles(config: Any, arch: Arch) -> Rejection | None:
+def check_trload_tiles(config: Config, arch: Arch) -> Rejection | None:
     """The threads of qr_async_trload must share its tiles evenly and, from m0 = 128 on, wait for at most 15 LDS reads.
 
     Why: tiles are copied asynchronously to LDS, 16 bytes per lane; and a wait counts up to 15 LDS reads

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import DTYPES, FORWARD, get_tile
 from tilewright.ops.fmha.resources.forward import ForwardSizes, get_sizes
 from tilewright.ops.fmha.resources.tile_distribution import (
@@ -29,14 +30,14 @@ _ASYNC: Mapping[str, Any] = {"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_
 _SMALL: Mapping[str, Any] = {"block": (64, 64, 16, 32, 16, 32), "mma": (16, 16, 16, 16, 16, 16)}
 
 
-def get_forward_tile(config: Any) -> dict[str, int]:
+def get_forward_tile(config: Config) -> dict[str, int]:
     """Return the block of a forward config by name; empty for other families, lists of other lengths, and zeros."""
     if config.family != FORWARD or len(config.waves) != 6 or len(config.mma) != 6:
         return {}
     return {} if 0 in (*config.block, *config.waves, *config.mma) else get_tile(config)
 
 
-def get_forward_sizes(config: Any, arch: Arch, *pipelines: str, dropout: bool = False) -> ForwardSizes | None:
+def get_forward_sizes(config: Config, arch: Arch, *pipelines: str, dropout: bool = False) -> ForwardSizes | None:
     """Return the inputs of the LDS formulas; None for other pipelines and invalid tiles."""
     return (
         get_sizes(config, arch, dropout=dropout) if get_forward_tile(config) and config.pipeline in pipelines else None
@@ -51,7 +52,7 @@ def get_forward_sizes(config: Any, arch: Arch, *pipelines: str, dropout: bool = 
     good={"block": (128, 128, 32, 128, 32, 96)},
     bad={"block": (128, 128, 16, 128, 32, 80)},
 )
-def check_head_size(config: Any, arch: Arch) -> Rejection | None:
+def check_head_size(config: Config, arch: Arch) -> Rejection | None:
     """The tile's hdim_q must be a power of two up to 256, or 48, 96, 160 or 192.
 
     Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp supports no others, and pipelines assert the limit of 256.
@@ -73,7 +74,7 @@ def check_head_size(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32, 128, 32, 96)},
     bad={"block": (128, 128, 64, 128, 32, 160)},
 )
-def check_head_steps(config: Any, arch: Arch) -> Rejection | None:
+def check_head_steps(config: Config, arch: Arch) -> Rejection | None:
     """hdim_q must be a multiple of k0.
 
     Why: the first GEMM goes over the head in steps of k0 (tile_fmha_shape.hpp asserts it).
@@ -94,7 +95,7 @@ def check_head_steps(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32, 128, 64, 128)},
     bad={"block": (128, 64, 32, 128, 128, 128)},
 )
-def check_key_steps(config: Any, arch: Arch) -> Rejection | None:
+def check_key_steps(config: Config, arch: Arch) -> Rejection | None:
     """n0 must be a multiple of k1.
 
     Why: the second GEMM goes over a tile's keys in steps of k1; each pipeline asserts at least one step.
@@ -115,7 +116,7 @@ def check_key_steps(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 64, 128, 32, 128)},
     bad={"block": (128, 128, 128, 128, 32, 128)},
 )
-def check_step_count(config: Any, arch: Arch) -> Rejection | None:
+def check_step_count(config: Config, arch: Arch) -> Rejection | None:
     """The pipelines qr, qs and qr_whole_k need at least two steps over a head, qr_whole_k also over a tile's keys.
 
     Why: they load the next step while they compute one, and have no code for a single step (they assert it).
@@ -142,7 +143,7 @@ def check_step_count(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32, 256, 32, 256)},
     bad={"block": (128, 64, 16, 256, 32, 256)},
 )
-def check_schedule(config: Any, arch: Arch) -> Rejection | None:
+def check_schedule(config: Config, arch: Arch) -> Rejection | None:
     """With hdim_q 256, the matrix instructions of a qr wave in one step must be a multiple of 8.
 
     Why: the pipeline schedules them in groups of 8 for such heads (schedule_gemm0 in block_fmha_pipeline_qr_ks_vs.hpp
@@ -159,7 +160,7 @@ def check_schedule(config: Any, arch: Arch) -> Rejection | None:
     return Rejection(f"a wave has {count} matrix instructions in one step over k0, not a multiple of 8", "block")
 
 
-def _count_instructions(config: Any, tile: Mapping[str, int], arch: Arch) -> int:
+def _count_instructions(config: Config, tile: Mapping[str, int], arch: Arch) -> int:
     """Return a wave's matrix instructions in one step: CK Tile's matrix tile may consist of several along k."""
     m, n, k = config.mma[:3]
     size = find_dtype(DTYPES[config.dtype].qkv).bits
@@ -179,7 +180,7 @@ def _count_instructions(config: Any, tile: Mapping[str, int], arch: Arch) -> int
     good={},
     bad={"waves": (1, 4, 1, 4, 1, 1)},
 )
-def check_waves_along_n(config: Any, arch: Arch) -> Rejection | None:
+def check_waves_along_n(config: Config, arch: Arch) -> Rejection | None:
     """Both GEMMs must have all their waves along m, the same number.
 
     Why: the maximum and the sum of a row are computed within one wave (block_tile_reduce_sync), and a wave uses its own
@@ -206,7 +207,7 @@ def check_waves_along_n(config: Any, arch: Arch) -> Rejection | None:
     good={"mma": (32, 32, 8, 32, 32, 16)},
     bad={"mma": (32, 32, 16, 32, 32, 8)},
 )
-def check_register_layout(config: Any, arch: Arch) -> Rejection | None:
+def check_register_layout(config: Config, arch: Arch) -> Rejection | None:
     """The operand layout of the second GEMM's matrix tile must equal the result layout of the first one's.
 
     Why: probabilities stay in their registers. A lane has 4 neighbouring scores of a row with 16 × 16 tiles, 8 with
@@ -243,7 +244,7 @@ def format_numbers(numbers: tuple[int, ...]) -> str:
     good={"dtype": "fp8bf16", "mma": (32, 32, 32, 32, 32, 32)},
     bad={"dtype": "fp8bf16", "mma": (32, 32, 16, 32, 32, 32)},
 )
-def check_eight_bit_mma(config: Any, arch: Arch) -> Rejection | None:
+def check_eight_bit_mma(config: Config, arch: Arch) -> Rejection | None:
     """With waves of 64 lanes, fp8 needs the matrix tile 32 × 32 × 32, and bf8 has none.
 
     Why: GetQKBlockGemm and GetKVBlockGemm in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp are written for this one,
@@ -269,7 +270,7 @@ def check_eight_bit_mma(config: Any, arch: Arch) -> Rejection | None:
     good=_SMALL,
     bad={**_SMALL, "block": (64, 48, 16, 32, 16, 32)},
 )
-def check_key_sharing(config: Any, arch: Arch) -> Rejection | None:
+def check_key_sharing(config: Config, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share a key tile (with qs, also a query tile) evenly, in whole vectors.
 
     Why: each thread loads the same number of elements of a row at once (MakeKDramTileDistribution in the policies).
@@ -296,7 +297,7 @@ def check_key_sharing(config: Any, arch: Arch) -> Rejection | None:
     good=_ASYNC,
     bad={**_ASYNC, "block": (64, 16, 16, 128, 16, 128), "mma": (16, 16, 16, 16, 16, 16)},
 )
-def check_async_copies(config: Any, arch: Arch) -> Rejection | None:
+def check_async_copies(config: Config, arch: Arch) -> Rejection | None:
     """The waves of qr_async must copy a key tile, n0 × k1, in whole copies of whole rows.
 
     Why: in an asynchronous copy, each lane writes 4 bytes (16 on gfx950) to the address after its neighbour's
@@ -317,7 +318,7 @@ def check_async_copies(config: Any, arch: Arch) -> Rejection | None:
     good=_ASYNC,
     bad={**_ASYNC, "block": (128, 128, 32, 128, 32, 96)},
 )
-def check_buffer_order(config: Any, arch: Arch) -> Rejection | None:
+def check_buffer_order(config: Config, arch: Arch) -> Rejection | None:
     """With qr_async, k0 must be at most k1, and the first values need another LDS buffer than the last keys.
 
     Why: keys and values share three buffers of width k1, while the loop over a head has steps of k0. The pipeline does
@@ -349,7 +350,7 @@ def check_buffer_order(config: Any, arch: Arch) -> Rejection | None:
     good={"block": (128, 128, 32, 160, 32, 128)},
     bad={"block": (128, 128, 32, 96, 32, 96)},
 )
-def check_value_sharing(config: Any, arch: Arch) -> Rejection | None:
+def check_value_sharing(config: Config, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share a value tile, n1 × k1, evenly, in whole LDS rows.
 
     Why: threads load vectors of a row and write packs of a column to rows across all LDS banks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fields import list_fields
@@ -15,7 +14,7 @@ from tilewright.ops.rule import Rejection, rule
 _OPTIONAL = {name: field.default for name, field in list_fields(Config).items() if not field.required}
 
 
-def _check_unused(names: Sequence[str], config: Any) -> Rejection | None:
+def _check_unused(names: Sequence[str], config: Config) -> Rejection | None:
     for name in names:
         value = getattr(config, name)
         if value != _OPTIONAL[name] and name not in USED[config.family]:
@@ -34,7 +33,7 @@ _PADS = ("pad_q", "pad_k", "pad_hdim_q", "pad_hdim_v")
     good={},
     bad={**COMBINE_EXAMPLE, "pad_k": True},
 )
-def check_unused_pads(config: Any, arch: Arch) -> Rejection | None:
+def check_unused_pads(config: Config, arch: Arch) -> Rejection | None:
     """A pad that the family does not use must not be set.
 
     Why: two configs that differ only in this field would be the same kernel under two names.
@@ -55,7 +54,7 @@ _FEATURES = ("mask_form", "sink", "bias", "lse", "soft_cap", "dropout", "store_r
     good={"dropout": True},
     bad={"store_randval": True},
 )
-def check_unused_features(config: Any, arch: Arch) -> Rejection | None:
+def check_unused_features(config: Config, arch: Arch) -> Rejection | None:
     """A feature of the scores or the result that the family does not use must keep its default.
 
     Why: as for pads, each kernel must have one name.
@@ -76,7 +75,7 @@ _OTHERS = tuple(name for name in _OPTIONAL if name not in (*_PADS, *_FEATURES, "
     good={"blocks_per_cu": 2},
     bad={"rotary": "half"},
 )
-def check_unused_options(config: Any, arch: Arch) -> Rejection | None:
+def check_unused_options(config: Config, arch: Arch) -> Rejection | None:
     """An option of caches, gradients or scheduling that the family does not use must keep its default.
 
     Why: as for pads, each kernel must have one name.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilewright.ops.block_gemm.rule_reuse import merge_rules
 from tilewright.ops.block_gemm.rules import RULES as SHARED
-from tilewright.ops.gemm.rules import epilogue, pipeline, preshuffle
+from tilewright.ops.gemm.rules import preshuffle, variants
 from tilewright.ops.rule import Rule, collect_rules
 
-RULES: tuple[Rule, ...] = merge_rules(SHARED, collect_rules(preshuffle, pipeline, epilogue))
+RULES: tuple[Rule, ...] = merge_rules(SHARED, collect_rules(preshuffle, variants))

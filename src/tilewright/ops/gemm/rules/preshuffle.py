@@ -1,19 +1,50 @@
-"""Rules about preshuffle and its pipeline: P302 to P304, P319, and changed rules of the block GEMM."""
+"""Rules about preshuffle and its pipeline: P302 to P304, P319, and changed rules of the block GEMM.
+
+The matrix tiles of the pipeline are in `[op.gemm]`, GEMM's part of a GPU file.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+import functools
+from collections.abc import Mapping
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.spec import Arch, Triple
+from tilewright.arch.schema import TRIPLES, parse_shape
+from tilewright.arch.spec import Arch, Shape, Triple
+from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.rule_reuse import rule_except
 from tilewright.ops.block_gemm.rules import hardware, pipeline, tiles
 from tilewright.ops.block_gemm.rules.examples import TILES, TYPES
-from tilewright.ops.gemm.arch_table import load_preshuffle_tiles
+from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.rules.examples import PRESHUFFLE
 from tilewright.ops.rule import Rejection, rule
+
+KEYS = ("preshuffle",)
+
+
+@functools.cache
+def load_preshuffle_tiles(arch: Arch) -> Mapping[Triple, frozenset[Shape]]:
+    """Matrix tiles of the preshuffle pipeline on a GPU, by types. Empty if the file has no table."""
+    table = arch.op_tables.get("gemm", {})
+    problems = [
+        FileProblem(f"op.gemm.{key}", str(UnknownValueError("key", key, KEYS))) for key in table if key not in KEYS
+    ]
+    tiles: dict[Triple, frozenset[Shape]] = {}
+    for key, shapes in table.get("preshuffle", {}).items():
+        where = f"op.gemm.preshuffle.{key}"
+        if key not in TRIPLES:
+            problems.append(FileProblem(where, str(UnknownValueError("triple of types", key, TRIPLES))))
+            continue
+        listed = frozenset(parse_shape(shape) for shape in shapes)
+        unknown = sorted(str(shape) for shape in listed - set(arch.mma.get(TRIPLES[key], {})))
+        if unknown:
+            problems.append(FileProblem(where, f"not among the tiles of mma.{key}: {', '.join(unknown)}"))
+        tiles[TRIPLES[key]] = listed
+    if problems:
+        raise FileFormatError(arch.source, problems)
+    return tiles
 
 
 @rule(
@@ -24,7 +55,7 @@ from tilewright.ops.rule import Rejection, rule
     good={"variant": "standard"},
     bad={**PRESHUFFLE, "variant": "standard"},
 )
-def check_preshuffle_pipeline(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_pipeline(config: Config, arch: Arch) -> Rejection | None:
     """The variant preshuffle requires the pipeline preshufflev2, and the reverse.
 
     Why: preshufflev2 reads B in the order that only the preshuffle variant passes. The other pipelines do not support
@@ -46,7 +77,7 @@ def check_preshuffle_pipeline(config: Any, arch: Arch) -> Rejection | None:
     good={"layout": "rrr"},
     bad={"variant": "preshuffle", "pipeline": "preshufflev2", "scheduler": "default", "layout": "rrr"},
 )
-def check_preshuffle_layout(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_layout(config: Config, arch: Arch) -> Rejection | None:
     """preshuffle requires layout rcr.
 
     Why: the reordering of B is defined for a column-major B, and its kernel loads A row by row.
@@ -73,7 +104,7 @@ def check_preshuffle_layout(config: Any, arch: Arch) -> Rejection | None:
         "block": (128, 64, 64),
     },
 )
-def check_preshuffle_tile(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_tile(config: Config, arch: Arch) -> Rejection | None:
     """preshuffle needs an mma that its pipeline has, and LDS reads of A in complete 16-byte vectors.
 
     Why: the flat load of B is implemented for mma tiles of 16 and 32 columns, and the kernel asserts that a wave's
@@ -107,7 +138,7 @@ def check_preshuffle_tile(config: Any, arch: Arch) -> Rejection | None:
     good={"split_k": True},
     bad={**PRESHUFFLE, "split_k": True},
 )
-def check_preshuffle_split_k(config: Any, arch: Arch) -> Rejection | None:
+def check_preshuffle_split_k(config: Config, arch: Arch) -> Rejection | None:
     """preshuffle cannot split K.
 
     Why: CK Tile computes the offsets of A's parts correctly, but those of the reordered B wrongly: every k_batch above
@@ -120,8 +151,8 @@ def check_preshuffle_split_k(config: Any, arch: Arch) -> Rejection | None:
     return Rejection("preshuffle cannot split K", "split_k", False)
 
 
-def _is_preshuffled(config: Any) -> bool:
-    return bool(config.pipeline == "preshufflev2")
+def _is_preshuffled(config: Config) -> bool:
+    return config.pipeline == "preshufflev2"
 
 
 transposed_read = rule_except(
@@ -129,13 +160,13 @@ transposed_read = rule_except(
 )
 
 
-def _check_a_tile(config: Any, arch: Arch) -> Rejection | None:
+def _check_a_tile(config: Config, arch: Arch) -> Rejection | None:
     if _is_preshuffled(config):
         return _check_preshuffled_a(config, arch)
     return tiles.check_a_tile_distribution.check(config, arch)
 
 
-def _check_preshuffled_a(config: Any, arch: Arch) -> Rejection | None:
+def _check_preshuffled_a(config: Config, arch: Arch) -> Rejection | None:
     """The distribution of a row-major A in the preshuffle pipeline (MakeADramTileDistribution in
     gemm/pipeline/wp_pipeline_agmem_bgmem_creg_base_policy.hpp)."""
     vector = resources.MAX_ACCESS_BYTES // find_dtype(config.dtype_a).storage_bytes
@@ -167,7 +198,7 @@ b_tile_not_spread = dataclasses.replace(
 )
 
 
-def _check_scheduler(config: Any, arch: Arch) -> Rejection | None:
+def _check_scheduler(config: Config, arch: Arch) -> Rejection | None:
     if _is_preshuffled(config):
         return pipeline.check_offered_scheduler(config, ("default",))
     return pipeline.check_scheduler.check(config, arch)

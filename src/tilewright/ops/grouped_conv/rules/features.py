@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
 from tilewright.ops.grouped_conv.implicit_gemm import VECTOR_CHANNELS, ImplicitGemm, channel_units
 from tilewright.ops.grouped_conv.resources import RUN_TIME_LOOPS
 from tilewright.ops.rule import Rejection, rule
@@ -25,7 +23,7 @@ _GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vec
     good=_DATA,
     bad={**_DATA, "pipeline": "compv4"},
 )
-def check_backward_data_buffers(config: Any, arch: Arch) -> Rejection | None:
+def check_backward_data_buffers(config: Config, arch: Arch) -> Rejection | None:
     """The gradient of the input needs a pipeline with one LDS buffer.
 
     Why: with two buffers, CK Tile's kernel reads the length of a tile window, which windows do not provide.
@@ -45,7 +43,7 @@ def check_backward_data_buffers(config: Any, arch: Arch) -> Rejection | None:
     good={**_DATA, "pipeline": "mem"},
     bad={**_DATA, "pipeline": "compv6"},
 )
-def check_backward_data_loop(config: Any, arch: Arch) -> Rejection | None:
+def check_backward_data_loop(config: Config, arch: Arch) -> Rejection | None:
     """The gradient of the input needs a pipeline that chooses its loop on the device.
 
     Why: positions with different remainders by the stride use different taps of the filter, so that the work-groups
@@ -69,7 +67,7 @@ def check_backward_data_loop(config: Any, arch: Arch) -> Rejection | None:
     good={**_WEIGHT, "merge_groups": 2},
     bad={"merge_groups": 2},
 )
-def check_merge_groups(config: Any, arch: Arch) -> Rejection | None:
+def check_merge_groups(config: Config, arch: Arch) -> Rejection | None:
     """Groups can be merged for the gradient of the weights only, and by a power of two.
 
     Why: CK Tile's forward kernel computes the grid and tensor offsets as if no groups were merged, and reads beyond
@@ -96,7 +94,7 @@ def check_merge_groups(config: Any, arch: Arch) -> Rejection | None:
     good={**_WEIGHT, "split_k": True},
     bad={"split_k": True},
 )
-def check_split_k_direction(config: Any, arch: Arch) -> Rejection | None:
+def check_split_k_direction(config: Config, arch: Arch) -> Rejection | None:
     """The sum can be split for the gradient of the weights only.
 
     Why: CK Tile's kernels of the other directions reject every k_batch above 1. They have short sums over a filter,
@@ -117,7 +115,7 @@ def check_split_k_direction(config: Any, arch: Arch) -> Rejection | None:
     good={**_WEIGHT, "two_stage": True},
     bad={"two_stage": True},
 )
-def check_two_stage(config: Any, arch: Arch) -> Rejection | None:
+def check_two_stage(config: Config, arch: Arch) -> Rejection | None:
     """Two stages are for gradients of the weights that are not stored in the type of the sum.
 
     Why: the workspace has the size of the weights, and a second kernel converts it. If the result has the type of the
@@ -142,7 +140,7 @@ def check_two_stage(config: Any, arch: Arch) -> Rejection | None:
     good={"split_image": True},
     bad={**_DATA, "split_image": True},
 )
-def check_split_image_direction(config: Any, arch: Arch) -> Rejection | None:
+def check_split_image_direction(config: Config, arch: Arch) -> Rejection | None:
     """The image can be split in forward kernels only.
 
     Why: CK Tile's other kernels ignore it, and a plain GEMM has no image.
@@ -165,7 +163,7 @@ def check_split_image_direction(config: Any, arch: Arch) -> Rejection | None:
     good=_GEMM,
     bad={"explicit_gemm": True},
 )
-def check_explicit_gemm(config: Any, arch: Arch) -> Rejection | None:
+def check_explicit_gemm(config: Config, arch: Arch) -> Rejection | None:
     """An explicit GEMM is for 1x1 filters with stride 1 and no padding, and merges no groups.
 
     Why: only then is the convolution a plain product of two tensors with their memory layout. Other values would give
@@ -193,7 +191,7 @@ def check_explicit_gemm(config: Any, arch: Arch) -> Rejection | None:
     good=_GEMM,
     bad={**_GEMM, "pipeline": "compv4"},
 )
-def check_explicit_gemm_buffers(config: Any, arch: Arch) -> Rejection | None:
+def check_explicit_gemm_buffers(config: Config, arch: Arch) -> Rejection | None:
     """An explicit GEMM has one LDS buffer.
 
     Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
@@ -213,7 +211,7 @@ def check_explicit_gemm_buffers(config: Any, arch: Arch) -> Rejection | None:
     good=_GEMM,
     bad={**_GEMM, "vector": (4, 4, 8)},
 )
-def check_explicit_gemm_vectors(config: Any, arch: Arch) -> Rejection | None:
+def check_explicit_gemm_vectors(config: Config, arch: Arch) -> Rejection | None:
     """The vectors of an explicit GEMM are at least as wide as its tiles require.
 
     Why: CK Tile's batched kernel rejects channels that are not a multiple of the widest vector that divides a thread's
@@ -246,7 +244,7 @@ def check_explicit_gemm_vectors(config: Any, arch: Arch) -> Rejection | None:
     good={**_WEIGHT, "split_k": True},
     bad={**_WEIGHT, "split_k": True, "vector": (8, 8, 1)},
 )
-def check_add_vector(config: Any, arch: Arch) -> Rejection | None:
+def check_add_vector(config: Config, arch: Arch) -> Rejection | None:
     """Parts of a 16-bit result are added in vectors of two or more.
 
     Why: the GPU adds 16-bit values in pairs. With a vector of one, CK Tile compiles an empty kernel and rejects every
@@ -268,7 +266,7 @@ def check_add_vector(config: Any, arch: Arch) -> Rejection | None:
     good={"specialization": "filter1x1_pad0"},
     bad={**_DATA, "specialization": "filter1x1_pad0"},
 )
-def check_specialization_direction(config: Any, arch: Arch) -> Rejection | None:
+def check_specialization_direction(config: Config, arch: Arch) -> Rejection | None:
     """Only forward kernels can be specialized.
 
     Why: CK Tile's other kernels compute the same with every specialization and only reject problems that do not match
@@ -289,7 +287,7 @@ def check_specialization_direction(config: Any, arch: Arch) -> Rejection | None:
     good={"specialization": "filter3x3", "vector": (1, 1, 8)},
     bad={"specialization": "filter3x3"},
 )
-def check_filter3x3_vectors(config: Any, arch: Arch) -> Rejection | None:
+def check_filter3x3_vectors(config: Config, arch: Arch) -> Rejection | None:
     """A filter3x3 kernel loads single elements.
 
     Why: it computes groups of one input channel, and a vector contains channels of one group: with a wider vector it
@@ -311,7 +309,7 @@ def check_filter3x3_vectors(config: Any, arch: Arch) -> Rejection | None:
     good=_DATA,
     bad={**_DATA, "dtype_c": "fp32", "vector": (8, 8, 4)},
 )
-def check_backward_data_type(config: Any, arch: Arch) -> Rejection | None:
+def check_backward_data_type(config: Config, arch: Arch) -> Rejection | None:
     """The three tensors of an input gradient have the same type.
 
     Why: CK Tile's kernel assumes that the gradient of the output has the result's type, and its pipeline rejects other
@@ -336,7 +334,7 @@ def check_backward_data_type(config: Any, arch: Arch) -> Rejection | None:
     good={"vector": (4, 8, 1), "epilogue": "default"},
     bad={"epilogue": "default"},
 )
-def check_vector_effect(config: Any, arch: Arch) -> Rejection | None:
+def check_vector_effect(config: Config, arch: Arch) -> Rejection | None:
     """The default epilogue has a vector c of 1.
 
     Why: it always stores single elements. Another width would give one kernel two names, and reject channels that the

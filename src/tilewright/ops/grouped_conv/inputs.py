@@ -1,10 +1,11 @@
-"""Wide numbers among the integer inputs of convolutions, so that a lost bit of an operand shows.
+"""Random inputs of convolutions.
 
-Imports NumPy: import this module only where arrays are used. `block_gemm.random_values` explains wide numbers.
+Imports NumPy: import this module only where arrays are used.
 
-Sums of an output, or of an input gradient, run over taps and channels. One channel of A has wide numbers; of the
-weights that they are multiplied by, one tap of some columns is 1 or -1, all others are 0. Another channel has the wide
-numbers in the weights.
+Integer inputs contain wide numbers, so that a lost bit of an operand shows; see `block_gemm.random_values`. Sums of an
+output, or of an input gradient, run over taps and channels. One channel of A has wide numbers; of the weights that they
+are multiplied by, one tap of some columns is 1 or -1, all others are 0. Another channel has the wide numbers in the
+weights.
 
 Sums of a weight gradient run over positions. One channel of a gradient is 0 except for a wide number at one position,
 where all of the image is 1, -1 or 0. One channel of the image is 1 or -1 everywhere: the weights of this pair of
@@ -19,14 +20,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.arch.number_formats import is_integer
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.random_values import APART, LEAST_TERMS, draw_signs, draw_wide_numbers, far_factor
+from tilewright.ops.block_gemm.random_values import (
+    APART,
+    LEAST_TERMS,
+    WHOLE_NUMBERS,
+    choose_small_integers,
+    draw_signs,
+    draw_values,
+    draw_wide_numbers,
+    far_factor,
+)
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
 from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.grouped_conv.tensors import list_tensors
 
 
-def put_wide_numbers(
+def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
+    """Inputs by name, as NumPy arrays in the GPU's encoding; the same for the same seed.
+
+    Seed 0 gives integers: their sums are exact, so that a kernel's result is either right or wrong. Other seeds give
+    normally distributed numbers.
+    """
+    sizes = compute_gemm_sizes(problem)
+    generator = np.random.default_rng([seed, problem.g, *sizes])
+    types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
+    small = choose_small_integers(types, sizes.k, arch, problem.k_batch)
+    made = {t.name: draw_values(generator, t, seed, small, arch) for t in list_tensors(problem) if not t.output}
+    if seed == WHOLE_NUMBERS and not is_integer(problem.dtype_a):
+        a, b = made.values()
+        _put_wide_numbers(generator, problem, a, b, arch)
+    return made
+
+
+def _put_wide_numbers(
     generator: np.random.Generator, problem: Problem, a: NDArray[Any], b: NDArray[Any], arch: Arch
 ) -> None:
     """Put wide numbers into A and B. Does nothing if there are too few terms or channels."""

@@ -1,4 +1,4 @@
-"""Random configs: legal ones for tests and measurements, and ones that violate a given rule."""
+"""Random configs for tests, documents and measurements: legal ones, and ones that violate a given rule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from tilewright.arch.spec import Arch
+from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.fields import ConfigBase, Field, list_fields
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
@@ -18,6 +18,89 @@ from tilewright.ops.space import Axis, Search
 OPTIONAL_SHARE = 0.15
 # Fields with at most this many values are drawn before the tiles.
 SHORT = 9
+
+
+def _make_shapes(*tiles: tuple[int, int, int]) -> tuple[Shape, ...]:
+    return tuple(Shape(*tile) for tile in tiles)
+
+
+# Further values of fields, by op: they violate rules that sensible values never violate.
+_BLOCK_GEMM: Mapping[str, tuple[Any, ...]] = {
+    "block": _make_shapes((96, 128, 32), (192, 64, 32), (128, 48, 64), (128, 128, 96)),
+    "mma": _make_shapes((16, 16, 8), (32, 32, 4), (64, 64, 16), (16, 32, 16)),
+    "waves": _make_shapes((8, 4, 1), (16, 2, 1), (1, 1, 2), (2, 2, 2), (8, 2, 1)),
+}
+_ODDITIES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "gemm": {**_BLOCK_GEMM, "vector": _make_shapes((16, 8, 8), (8, 16, 8), (4, 4, 4), (3, 8, 8))},
+    "grouped_conv": {
+        **_BLOCK_GEMM,
+        "vector": _make_shapes((16, 8, 8), (8, 16, 8), (3, 8, 8), (8, 8, 6)),
+        "merge_groups": (3, 5, 16),
+    },
+    "fmha": {
+        "block": (
+            *((96, 64, 32, 64, 32, 64), (64, 48, 32, 64, 32, 64), (64, 64, 24, 64, 32, 64), (64, 64, 32, 64, 64, 64)),
+            *((64, 64, 32, 64, 32, 80), (128, 256, 128, 256, 128, 256), (64, 64, 32, 128), (24, 64), (64, 64, 72)),
+        ),
+        "waves": ((3, 1, 1, 3, 1, 1), (4, 1, 1, 2, 1, 1), (2, 1, 2, 2, 1, 2), (32, 1, 1, 32, 1, 1), (4, 1, 1)),
+        "mma": ((32, 32, 4, 32, 32, 4), (16, 16, 8, 16, 16, 8), (32, 32, 8, 16, 16, 16), (16, 16, 16)),
+        "pad_hdim_q": (2, 4),
+        "pad_hdim_v": (2, 4),
+        "log_max_splits": (9, 10),
+        "max_seqlen_q": (24,),
+    },
+}
+
+
+class OrderedAxis(Axis):
+    """An axis whose values a random search tries in their order."""
+
+
+class RandomSearch(Search):
+    """A search that tries the values of each axis in random order."""
+
+    def draw_member(self, rng: random.Random) -> dict[str, Any] | None:
+        """A legal combination; None if there is none."""
+        return dict(self.bound.__dict__) if self._bind_axes(0, rng) else None
+
+    def _bind_axes(self, depth: int, rng: random.Random) -> bool:
+        """Bind the axes from `depth` on. False if rules reject every combination."""
+        if depth == len(self.axes):
+            return True
+        axis = self.axes[depth]
+        for row in _order_rows(axis, rng):
+            self.bound.__dict__.update(zip(axis.fields, row, strict=True))
+            if self.find_rejecting_rule(depth) is None and self._bind_axes(depth + 1, rng):
+                return True
+        return False
+
+    def draw_member_backjumping(self, rng: random.Random) -> dict[str, Any] | None:
+        """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
+        that one of the rejecting rules reads."""
+        level = {name: i for i, axis in enumerate(self.axes) for name in axis.fields}
+        return dict(self.bound.__dict__) if self._find_blamed_axes(0, level, rng) is None else None
+
+    def _find_blamed_axes(self, depth: int, level: Mapping[str, int], rng: random.Random) -> set[int] | None:
+        """None if the axes from `depth` on could be bound, else the earlier axes that prevent it."""
+        if depth == len(self.axes):
+            return None
+        axis = self.axes[depth]
+        blamed: set[int] = set()
+        for row in _order_rows(axis, rng):
+            self.bound.__dict__.update(zip(axis.fields, row, strict=True))
+            rejecting = self.find_rejecting_rule(depth)
+            if rejecting is None:
+                below = self._find_blamed_axes(depth + 1, level, rng)
+                if below is None or depth not in below:
+                    return below
+                blamed |= below
+            else:
+                blamed |= {level[name] for name in rejecting.reads}
+        return blamed - {depth}
+
+
+def _order_rows(axis: Axis, rng: random.Random) -> Sequence[tuple[Any, ...]]:
+    return axis.values if isinstance(axis, OrderedAxis) else rng.sample(axis.values, len(axis.values))
 
 
 def list_strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
@@ -46,7 +129,7 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
         tied = {name for axis in tables for name in axis.fields}
         others = [_make_axis(op, field, arch, rng) for name, field in open_fields.items() if name not in tied]
         axes = [Axis(tuple(fixed), (tuple(fixed.values()),)), *tables, *others]
-        found = Search(op, axes, arch).draw_member_backjumping(rng)
+        found = RandomSearch(op, axes, arch).draw_member_backjumping(rng)
         return None if found is None else op.config_type(**found)
     for _ in range(tries):
         axes = [_make_axis(op, field, arch, rng) for field in open_fields.values()]
@@ -76,13 +159,13 @@ def _make_axis(op: Op, field: Field, arch: Arch, rng: random.Random) -> Axis:
         return Axis((field.name,), tuple((value,) for value in values))
     others = rng.sample(values, len(values))
     ordered = (field.default, *(value for value in others if value != field.default))
-    return Axis((field.name,), tuple((value,) for value in ordered), ordered=True)
+    return OrderedAxis((field.name,), tuple((value,) for value in ordered))
 
 
 def _draw_member(
     op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], axes: Sequence[Axis]
 ) -> dict[str, Any] | None:
-    return Search(op, [Axis(tuple(fixed), (tuple(fixed.values()),)), *axes], arch).draw_member(rng)
+    return RandomSearch(op, [Axis(tuple(fixed), (tuple(fixed.values()),)), *axes], arch).draw_member(rng)
 
 
 def draw_breaking(
@@ -109,6 +192,6 @@ def draw_breaking(
 def _change_config(op: Op, arch: Arch, rng: random.Random, config: ConfigBase, names: Sequence[str]) -> ConfigBase:
     values = {name: getattr(config, name) for name in list_fields(op.config_type)}
     for name in rng.sample(list(names), k=min(len(names), rng.choice((1, 1, 2)))):
-        pool = (*op.list_candidates(name, arch), *op.oddities.get(name, ()))
+        pool = (*op.list_candidates(name, arch), *_ODDITIES.get(op.name, {}).get(name, ()))
         values[name] = rng.choice(pool)
     return op.config_type(**values)
