@@ -30,15 +30,15 @@ browser: ## Chromium (Debian), for the tests that open reports
 	tools/install-debian chromium
 
 fmt: ## format the code
-	$(BIN)/ruff format src tests tools examples
-	$(BIN)/ruff check --fix src tests tools examples
+	$(BIN)/ruff format src tests research tools examples
+	$(BIN)/ruff check --fix src tests research tools examples
 
 check: ## lint, format, types, layers, spelling, generated documents
-	$(BIN)/ruff check src tests tools examples
-	$(BIN)/ruff format --check src tests tools examples
+	$(BIN)/ruff check src tests research tools examples
+	$(BIN)/ruff format --check src tests research tools examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell src tests tools examples docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
+	$(BIN)/codespell src tests research tools examples docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
 	$(BIN)/python tools/make_docs.py --check
 
 test: ## the fast tests: no compiler, no GPU, no server, no cluster (up to 3 minutes)
@@ -60,7 +60,7 @@ site: ## the documentation as a site in build/site, with links checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 truth: ## compare the rules with the compiler on a large sample (about an hour)
-	$(BIN)/python tools/truth.py --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md
+	$(BIN)/python -m tests.proof.truth --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md
 
 bench-render: ## our rendering beside CK's tile_engine builder, in one run
 	$(BIN)/python tools/bench_render.py
@@ -84,19 +84,19 @@ bench-cluster: ## what a task costs beside bare Ray, in one run (a few minutes)
 	$(BIN)/python tools/bench_cluster.py --out docs/bench-cluster.md
 
 evaluate: ## choices beside the best that was measured, on ../shared/data (about 15 minutes)
-	$(BIN)/python tools/evaluate.py
+	$(BIN)/python -m research.evaluate
 
 bundles: ## train the shipped models anew from ../shared/data
-	$(BIN)/python tools/train_bundles.py
+	$(BIN)/python -m research.train_bundles
 
 bench-emulator: ## the emulated device's engines on one GEMM (a few minutes)
 	$(BIN)/python tools/bench_emulator.py --out docs/bench-emulator.md
 
 verified: ## the kernels of the truth sample, run on the emulated device in strict mode (about half an hour)
-	$(BIN)/python tools/verified.py --jobs $(JOBS) --out docs/verified.md
+	$(BIN)/python -m tests.proof.verified --jobs $(JOBS) --out docs/verified.md
 
 mutations: ## would a wrong kernel be noticed? one changed instruction at a time, on the emulated device
-	$(BIN)/python tools/mutations.py --out docs/mutations.md
+	$(BIN)/python -m tests.proof.mutations --out docs/mutations.md
 
 clean: ## remove what the tools left
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DONE = ROOT / "build" / "deep_tests.jsonl"
 # What decides the outcome of a part. Documents do not: parts write some of them.
-SOURCES = ("src", "tests", "tools", "examples", "pyproject.toml")
+SOURCES = ("src", "tests", "research", "tools", "examples", "pyproject.toml")
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from scripted_gpu import gpu_of, launches_of, stand_in_as_gpu, task_of
 
 import tilewright as tw
 from built_kernels import built
-from mutating.changes import Mutation, is_known_in, random_mutations
-from mutating.judging import LEAST_LIMIT
-from mutating.kernels import gemm
+from tests.proof.mutating.changes import Mutation, is_known_in, random_mutations
+from tests.proof.mutating.judging import LEAST_LIMIT
+from tests.proof.mutating.kernels import gemm
 from tilewright.bench.measure import TimingSettings, measure
 from tilewright.bench.record import Record
 from tilewright.building.store.artifact import Artifact

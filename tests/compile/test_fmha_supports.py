@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
+from tests.proof.host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.toolchain import find_toolchain

@@ -7,14 +7,14 @@ import random
 
 import pytest
 
-import mutations
 from built_kernels import built, tiered
-from mutating.changes import WAIT, Mutation, random_mutations, synchronisation
-from mutating.judging import MISSED, NOTICED, SAME, WITHIN, Judge
-from mutating.kernels import gemm, subjects
-from mutating.problems import larger_problems
-from mutating.reasons import HARMLESS
-from mutating.report import GOAL
+from tests.proof import mutations
+from tests.proof.mutating.changes import WAIT, Mutation, random_mutations, synchronisation
+from tests.proof.mutating.judging import MISSED, NOTICED, SAME, WITHIN, Judge
+from tests.proof.mutating.kernels import gemm, subjects
+from tests.proof.mutating.problems import larger_problems
+from tests.proof.mutating.reasons import HARMLESS
+from tests.proof.mutating.report import GOAL
 from tilewright.emulator.launch import Mode
 from tilewright.ops import fits
 

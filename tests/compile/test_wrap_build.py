@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from host_library import TW_OK, TW_UNSUPPORTED, supports, text_of
+from tests.proof.host_library import TW_OK, TW_UNSUPPORTED, supports, text_of
 from tilewright.base import knobs
 from tilewright.ops import parse_kernel
 from tilewright.ops.gemm.tensors import make_arguments

@@ -1,4 +1,4 @@
-"""What watched launches say about barriers and waits of hand-written kernels: see tools/mutating."""
+"""What watched launches say about barriers and waits of hand-written kernels: see tests/proof/mutating."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from assembled import assemble
 
 import tilewright.arch
-from mutating.changes import NOTHING, Mutation
-from mutating.races import Races
-from mutating.reasons import WATCHES, Watched
+from tests.proof.mutating.changes import NOTHING, Mutation
+from tests.proof.mutating.races import Races
+from tests.proof.mutating.reasons import WATCHES, Watched
 from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from mutating.kernels import subjects
+from tests.proof.mutating.kernels import subjects
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.fmha.fit import query_tile_rows

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import date
 from pathlib import Path
 
-from mutating.judging import MISSED, NOTICED, SAME, WITHIN, Outcome
-from mutating.kernels import subjects
-from mutating.reasons import HARMLESS, IDLE, ORDERED
-from mutating.report import Found, write_report
+from tests.proof.mutating.judging import MISSED, NOTICED, SAME, WITHIN, Outcome
+from tests.proof.mutating.kernels import subjects
+from tests.proof.mutating.reasons import HARMLESS, IDLE, ORDERED
+from tests.proof.mutating.report import Found, write_report
 
 NAME = "gemm/standard"
 CHANGES = {
