@@ -1,7 +1,6 @@
-"""The host side of a kernel, built and asked through its C interface on a machine without a GPU.
+"""Build only the host code of a kernel, and call its C interface on a machine without a GPU.
 
-No device code is needed to ask what a kernel supports, so the place where it would be embedded is filled with a
-stand-in symbol.
+`supports` does not need device code, so an empty symbol replaces the embedded code object.
 """
 
 from __future__ import annotations
@@ -17,33 +16,34 @@ from tilewright.ops.kernel import Kernel
 TW_OK, TW_BAD_ARGS, TW_UNSUPPORTED = 0, 1, 2
 
 
-def run(*command: object) -> str:
+def _run(*command: object) -> str:
     return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, timeout=300).stdout
 
 
-def host_library(kernel: Kernel, toolchain: Toolchain, folder: Path) -> ctypes.CDLL:
+def build_host_library(kernel: Kernel, toolchain: Toolchain, folder: Path) -> ctypes.CDLL:
+    """Compile and load the host code of a kernel."""
     source = render_unchecked(kernel)
     for name, text in {**source.files, "kernel.hip": source.text}.items():
         (folder / name).write_text(text)
     objects = folder / "kernel.o"
-    run(toolchain.cxx, *toolchain.host_flags(), "-c", folder / "kernel.hip", "-o", objects)
-    symbols = run(toolchain.readelf, "--symbols", "--wide", objects).split()
+    _run(toolchain.cxx, *toolchain.host_flags(), "-c", folder / "kernel.hip", "-o", objects)
+    symbols = _run(toolchain.readelf, "--symbols", "--wide", objects).split()
     embedded = {s for s in symbols if s.startswith("__hip_fatbin")}
     (folder / "stub.c").write_text("".join(f"const char {s}[64] = {{0}};\n" for s in embedded if "wrapper" not in s))
     library = folder / "kernel.so"
-    run(toolchain.cxx, "-shared", "-fPIC", objects, "-x", "c", folder / "stub.c", "-o", library, "-lamdhip64")
+    _run(toolchain.cxx, "-shared", "-fPIC", objects, "-x", "c", folder / "stub.c", "-o", library, "-lamdhip64")
     return ctypes.CDLL(str(library))
 
 
-def supports(library: ctypes.CDLL, kernel: Kernel, args: ctypes.Structure) -> int:
-    """The status of `supports` for these arguments."""
+def call_supports(library: ctypes.CDLL, kernel: Kernel, args: ctypes.Structure) -> int:
+    """Return the status of `supports` for these arguments."""
     status: int = getattr(library, f"{kernel.symbol}_supports")(ctypes.byref(args))
     return status
 
 
-def text_of(library: ctypes.CDLL, kernel: Kernel, function: str) -> str:
-    """What a function without arguments says: `message` or `name`."""
+def call_text(library: ctypes.CDLL, kernel: Kernel, function: str) -> str:
+    """Return the text of a function without arguments: `message` or `name`."""
     call = getattr(library, f"{kernel.symbol}_{function}")
     call.restype = ctypes.c_char_p
-    said: bytes = call()
-    return said.decode()
+    text: bytes = call()
+    return text.decode()

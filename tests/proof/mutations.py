@@ -1,8 +1,8 @@
-"""Would a wrong kernel be noticed? Change one instruction of a kernel at a time, and ask `verify`.
+"""Would a wrong kernel be noticed? Change one instruction of a kernel at a time, and run `verify`.
 
-Kernels of every op and kind, each with seeded random changes, and with every barrier and wait taken away. Outcomes are
-appended to a log as they come: a run that was cut off goes on where it stopped, unless kernel, trials or larger
-problems are others.
+Kernels of every op and kind are mutated: by seeded random changes, and by removing barriers and waits. Each outcome is
+appended to a log, so an interrupted run continues where it stopped, unless the kernel, its trials or the larger
+problems have changed.
 
     python -m tests.proof.mutations --op gemm --count 150 --out docs/mutations.md
     python -m tests.proof.mutations --kernel gemm/standard --kernel fmha/forward --seed 2
@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 
 import tilewright as tw
-from tests.proof.mutating.changes import Mutation, random_mutations, synchronisation
-from tests.proof.mutating.judging import MISSED, NOTICED, WITHIN, Judge, Outcome
-from tests.proof.mutating.kernels import subjects
-from tests.proof.mutating.report import GOAL, Found, write_report
+from tests.proof.mutating.changes import Mutation, draw_mutations, remove_synchronization
+from tests.proof.mutating.judge import MISSED, NOTICED, WITHIN, Judge, Outcome
+from tests.proof.mutating.kernels import make_kernels
+from tests.proof.mutating.report import GOAL, KernelReport, write_report
 from tilewright.building.store.artifact import Artifact
 from tilewright.emulator.launch import Mode
 from tilewright.ops.kernel import Kernel
@@ -35,7 +35,7 @@ LOG = Path("build/mutations.jsonl")
 
 
 class Log:
-    """Outcomes by what they depend on: the kernel's basis and the change. One line of JSON each."""
+    """Outcomes by the kernel's basis and the mutation, one JSON line each."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -45,17 +45,17 @@ class Log:
             try:
                 record = json.loads(line)
             except json.JSONDecodeError:
-                # The last line of a run that was cut off, or of one that is writing it just now.
-                print(f"{path}:{number} is not complete and is left out", file=sys.stderr)
+                # The last line of an interrupted run, or of a run that is writing it now.
+                print(f"{path}:{number} is incomplete and ignored", file=sys.stderr)
                 continue
             key = record.pop("basis"), record.pop("change")
             self._known[key] = Outcome(**record)
 
-    def outcome(self, basis: str, change: str, judged: Callable[[], Outcome]) -> Outcome:
-        """The outcome of a change, from the log or judged now."""
+    def get_or_judge(self, basis: str, change: str, judge: Callable[[], Outcome]) -> Outcome:
+        """Return the outcome of a mutation from the log, or judge it now."""
         found = self._known.get((basis, change))
         if found is None:
-            found = self._known[basis, change] = judged()
+            found = self._known[basis, change] = judge()
             if self._path is not None:
                 record = {"basis": basis, "change": change, **dataclasses.asdict(found)}
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,85 +64,89 @@ class Log:
         return found
 
 
-def mutate(name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int, log: Log, waits: int = WAITS) -> Found:
-    """So many changes of a kernel, and so many barriers and waits taken away, and what came of each."""
+def mutate(
+    name: str, kernel: Kernel, artifact: Artifact, count: int, seed: int, log: Log, waits: int = WAITS
+) -> KernelReport:
+    """Judge up to `count` random mutations of a kernel, and up to `waits` removed barriers and waits."""
     judge = Judge(kernel, artifact)
     basis = judge.basis
-    unreached = len(judge.unreached)
+    unreached = len(judge.unreached_lines)
     print(
         f"{name}: {len(judge.trials)} trials, {len(judge.larger)} larger problems, {len(judge.lines)} lines, ", end=""
     )
-    print(f"{unreached} of them reached by no trial", flush=True)
-    for problem in judge.wrong:
+    print(f"{unreached} of them not reached by any trial", flush=True)
+    for problem in judge.wrong_problems:
         print(f"  the unchanged kernel is wrong on {problem}", flush=True)
-    changes = random_mutations(judge.lines, count, seed, judge.is_known)
+    changes = draw_mutations(judge.lines, count, seed, judge.is_supported)
     found, without = {}, {}
     for each in changes:
-        found[str(each)] = log.outcome(basis, str(each), partial(_told, name, each, judge.outcome))
-        judge.note(found[str(each)])
-    every = synchronisation(judge.lines)
+        found[str(each)] = log.get_or_judge(basis, str(each), partial(_judge_and_print, name, each, judge.judge))
+        judge.count_notice(found[str(each)])
+    every = remove_synchronization(judge.lines)
     taken = random.Random(seed).sample(every, waits) if waits < len(every) else every
     for each in taken:
-        without[str(each)] = log.outcome(basis, f"sync {each}", partial(_told, name, each, judge.without))
-        judge.note(without[str(each)])
-    fast = sum(_fast(judge, basis, each, without[str(each)], log) for each in taken)
-    return Found(
-        name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong, len(every)
+        without[str(each)] = log.get_or_judge(
+            basis, f"sync {each}", partial(_judge_and_print, name, each, judge.judge_removal)
+        )
+        judge.count_notice(without[str(each)])
+    fast = sum(_is_noticed_in_fast_mode(judge, basis, each, without[str(each)], log) for each in taken)
+    return KernelReport(
+        name, kernel, seed, found, without, fast, len(judge.trials), len(judge.larger), judge.wrong_problems, len(every)
     )
 
 
-def _told(name: str, mutation: Mutation, judged: Callable[[Mutation], Outcome]) -> Outcome:
-    """Judge a change, and print what was missed, or has other bits."""
-    found = judged(mutation)
+def _judge_and_print(name: str, mutation: Mutation, judge: Callable[[Mutation], Outcome]) -> Outcome:
+    """Judge a mutation, and print it if it was missed or gives other bits."""
+    found = judge(mutation)
     if found.verdict in (MISSED, WITHIN):
         print(f"  {name} {found.verdict} {mutation}: {found.how}", flush=True)
     return found
 
 
-def _fast(judge: Judge, basis: str, mutation: Mutation, strict: Outcome, log: Log) -> bool:
-    """Whether fast mode notices a missing barrier or wait that strict mode notices, on the same trial."""
+def _is_noticed_in_fast_mode(judge: Judge, basis: str, mutation: Mutation, strict: Outcome, log: Log) -> bool:
+    """Whether fast mode notices a removed barrier or wait on the trial on which strict mode does."""
     if strict.verdict != NOTICED:
         return False
-    found = log.outcome(basis, f"fast {mutation}", lambda: judge.outcome(mutation, Mode.FAST, only=strict.trial))
+    found = log.get_or_judge(basis, f"fast {mutation}", lambda: judge.judge(mutation, Mode.FAST, only=strict.trial))
     return found.verdict == NOTICED
 
 
-def today() -> date:
-    """The date that a report is of."""
+def get_today() -> date:
+    """The date for a report."""
     return datetime.now(UTC).date()
 
 
-def chosen(ops: Iterable[str] | None, names: Iterable[str] | None) -> dict[str, Kernel]:
-    """The kernels of some ops, or with some names; all when neither is given."""
-    known = subjects()
+def select_kernels(ops: Iterable[str] | None, names: Iterable[str] | None) -> dict[str, Kernel]:
+    """Select the kernels of these ops and with these names; all if neither is given."""
+    known = make_kernels()
     wanted = {name for name in known if name.partition("/")[0] in (ops or ())} | set(names or ())
     return {name: kernel for name, kernel in known.items() if name in wanted or not (ops or names)}
 
 
 def main() -> int:
-    known = subjects()
+    known = make_kernels()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--op", action="append", choices=sorted({name.partition("/")[0] for name in known}))
-    parser.add_argument("--kernel", action="append", choices=tuple(known), help="only this one; may be repeated")
-    parser.add_argument("--count", type=int, default=COUNT, help="random changes of each kernel")
-    parser.add_argument("--waits", type=int, default=WAITS, help="barriers and waits that are taken away, at most")
+    parser.add_argument("--kernel", action="append", choices=tuple(known), help="only this kernel; may be repeated")
+    parser.add_argument("--count", type=int, default=COUNT, help="random mutations of each kernel")
+    parser.add_argument("--waits", type=int, default=WAITS, help="the most barriers and waits to remove of a kernel")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2, help="compilers at once, for kernels not built yet")
-    parser.add_argument("--log", type=Path, default=LOG, help="outcomes so far: those in it are not judged again")
-    parser.add_argument("--out", type=Path, help="write rows and sections of these kernels to this Markdown file")
+    parser.add_argument("--jobs", type=int, default=2, help="compilers at once, for kernels that are not built yet")
+    parser.add_argument("--log", type=Path, default=LOG, help="a file with outcomes, which are not judged again")
+    parser.add_argument("--out", type=Path, help="the Markdown file to update with these kernels")
     options = parser.parse_args()
-    kernels, log = chosen(options.op, options.kernel), Log(options.log)
-    poor = []
+    kernels, log = select_kernels(options.op, options.kernel), Log(options.log)
+    below_goal = []
     for name, kernel in kernels.items():
         artifact = tw.build([kernel], jobs=options.jobs).artifact(kernel)
         found = mutate(name, kernel, artifact, options.count, options.seed, log, options.waits)
-        print(found.row(), flush=True)
+        print(found.format_row(), flush=True)
         if found.score < GOAL or found.unexplained:
-            poor.append(name)
+            below_goal.append(name)
         if options.out:
-            write_report(options.out, tuple(known), [found], today())
-    print(f"below the goal of {GOAL:.0%}, or with a wait or barrier missed: {', '.join(poor) or 'none'}")
-    return 1 if poor else 0
+            write_report(options.out, tuple(known), [found], get_today())
+    print(f"below the goal of {GOAL:.0%}, or with a missed barrier or wait: {', '.join(below_goal) or 'none'}")
+    return 1 if below_goal else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Do the rules tell the truth? Compile what they accept and what they refuse, and look at the code objects.
+"""Are the rules right? Compile configs that they accept and reject, and inspect the code objects.
 
-Accepted configs must compile, every kernel of the code object must contain the matrix instruction that the
-config's mma names and no other, and its LDS must be what was predicted. Configs refused for a reason that CK
-Tile enforces must not compile, or must compile to a kernel that does not compute.
+An accepted config must compile. Every kernel of its code object must contain the matrix instruction that the config's
+mma names, no other, and the predicted amount of LDS. A config that breaks a rule which CK Tile enforces must not
+compile, or must compile to a kernel that does not compute.
 
     python -m tests.proof.truth --accepted 60 --rejected 20 --seed 1
     python -m tests.proof.truth --op grouped_conv --accepted 40 --rejected 25 --seed 2
@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.proof.host_library import TW_OK, TW_UNSUPPORTED, supports
+from tests.proof.host_library import TW_OK, TW_UNSUPPORTED, call_supports
 from tests.proof.op_sections import write_sections
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
@@ -60,29 +60,31 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the compiler made of a case. `finding` is empty when rules and compiler agree."""
+    """The compiler's verdict on a case. `finding` is empty if rules and compiler agree."""
 
     slug: str
     arch: str
     expected: str
-    verdict: str  # "computes", "refused" by the compiler, or "wrong"
+    verdict: str  # "computes", "rejected" by the compiler or by `supports`, or "wrong"
     finding: str
-    error: str  # what the compiler said, or what is notable
+    error: str  # the compiler's error, or a remark
     cpu_s: float
 
 
-def accepted(op: Op, n: int, seed: int) -> list[Case]:
-    """n legal kernels of an op, spread so that every pair of features (GPU and the op's strata: pipeline, epilogue,
-    types, …) that is legal at all appears as early as possible."""
-    pool = [k for arch in ARCHS for k in _pool(op, archs.load(arch), seed)]
-    # In an order that has nothing to do with the others: a kernel more or less leaves their places as they are.
+def draw_accepted(op: Op, n: int, seed: int) -> list[Case]:
+    """Draw n legal kernels of an op such that every legal pair of features appears as early as possible.
+
+    Features are the GPU and the op's strata: pipeline, epilogue, types, …
+    """
+    pool = [k for arch in ARCHS for k in _draw_pool(op, archs.load(arch), seed)]
+    # The order of two kernels does not depend on other kernels, so that a new one does not change the sample much.
     pool.sort(key=lambda kernel: digest_text(f"{seed} {kernel.slug}"))
-    return [Case(kernel, "computes") for kernel in _covering(pool, n)]
+    return [Case(kernel, "computes") for kernel in _choose_covering(pool, n)]
 
 
-def _pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
+def _draw_pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
     for fixed in list_strata(op, arch):
-        # Each kind of kernel is drawn by itself, so that a changed rule changes only the kinds it concerns.
+        # Each stratum has its own generator, so that a changed rule changes only the strata that it concerns.
         rng = random.Random(f"{seed} {arch.name} {sorted(fixed.items())}")
         for _ in range(12):
             config = draw_legal(op, arch, rng, fixed)
@@ -93,22 +95,22 @@ def _pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
                 break
 
 
-def _covering(pool: Sequence[Kernel], n: int) -> list[Kernel]:
-    """Greedily the kernels that show most pairs of features not shown yet. Sets of pairs are bit masks."""
+def _choose_covering(pool: Sequence[Kernel], n: int) -> list[Kernel]:
+    """Choose greedily the kernel with most new pairs of features. Sets of pairs are bit masks."""
     numbers: dict[tuple[str, str], int] = {}
-    left = {k: sum(1 << numbers.setdefault(p, len(numbers)) for p in _pairs(k)) for k in pool}
-    chosen: list[Kernel] = []
+    masks = {k: sum(1 << numbers.setdefault(p, len(numbers)) for p in _list_feature_pairs(k)) for k in pool}
+    covering: list[Kernel] = []
     seen = 0
-    while left and len(chosen) < n:
-        best = max(left, key=lambda k: (left[k] & ~seen).bit_count())
-        if not left[best] & ~seen:
+    while masks and len(covering) < n:
+        best = max(masks, key=lambda k: (masks[k] & ~seen).bit_count())
+        if not masks[best] & ~seen:
             seen = 0
-        seen |= left.pop(best)
-        chosen.append(best)
-    return chosen
+        seen |= masks.pop(best)
+        covering.append(best)
+    return covering
 
 
-def _pairs(kernel: Kernel) -> set[tuple[str, str]]:
+def _list_feature_pairs(kernel: Kernel) -> set[tuple[str, str]]:
     op = find_op(kernel.op)
     names = [n for group in op.strata(archs.load(kernel.arch)) for n in group]
     options = [n for n, f in list_fields(op.config_type).items() if not f.required]
@@ -118,8 +120,8 @@ def _pairs(kernel: Kernel) -> set[tuple[str, str]]:
     return pairs | {(where, f"{n}={getattr(kernel.config, n)}") for n in options}
 
 
-def rejected(op: Op, n: int, seed: int) -> list[Case]:
-    """n kernels that break exactly one rule that the compiler or `supports` enforces, the rules taking turns."""
+def draw_rejected(op: Op, n: int, seed: int) -> list[Case]:
+    """Draw n kernels that each break exactly one rule which the compiler or `supports` enforces, rule by rule."""
     spread = {arch: list_strata(op, archs.load(arch)) for arch in ARCHS}
     codes = [r.code for r in op.rules if r.enforced_by in ("compiler", "supports")]
     cases: dict[str, Case] = {}
@@ -135,24 +137,24 @@ def rejected(op: Op, n: int, seed: int) -> list[Case]:
     return list(cases.values())
 
 
-def sample(op: Op, n_accepted: int, n_rejected: int, seed: int) -> list[Case]:
-    """Kernels of both kinds."""
-    return [*accepted(op, n_accepted, seed), *rejected(op, n_rejected, seed)]
+def draw_cases(op: Op, n_accepted: int, n_rejected: int, seed: int) -> list[Case]:
+    """Draw accepted and rejected kernels."""
+    return [*draw_accepted(op, n_accepted, seed), *draw_rejected(op, n_rejected, seed)]
 
 
 def judge(case: Case, entry: Artifact | Failure, toolchain: Toolchain, *, again: bool = True) -> Outcome:
-    """Compare what the build engine made of a case with what the rules said.
+    """Compare the build result of a case with the rules' verdict.
 
-    `again` compiles a kernel with more LDS than predicted once more, to see where it is from. Without it more is taken
-    for an array that LLVM moved.
+    With `again`, a kernel with more LDS than predicted is compiled once more, to find the cause. Otherwise an array
+    that LLVM moved is assumed.
     """
     kernel = case.kernel
     if isinstance(entry, Failure):
-        finding = "" if case.expected != "computes" else "the rules accept it, the compiler does not"
-        return Outcome(kernel.slug, kernel.arch, case.expected, "refused", finding, first_error(entry.log), 0.0)
+        finding = "" if case.expected != "computes" else "the rules accept it, the compiler rejects it"
+        return Outcome(kernel.slug, kernel.arch, case.expected, "rejected", finding, find_first_error(entry.log), 0.0)
     code = inspect_object(entry.verify_file(CODE_OBJECT), archs.load(kernel.arch), toolchain)
     cpu_s = float(entry.facts["cost"]["cpu_s"])
-    lds = partial(lds_note, kernel, toolchain=toolchain, again=again)
+    lds = partial(check_lds, kernel, toolchain=toolchain, again=again)
     return judge_code(case, [found for found in code if found.is_op], lds, entry, cpu_s)
 
 
@@ -163,46 +165,46 @@ def judge_code(
     entry: Artifact,
     cpu_s: float,
 ) -> Outcome:
-    """Compare the kernels of a code object with what the rules said of its config."""
+    """Compare the kernels of a code object with the rules' verdict on its config."""
     kernel = case.kernel
     op = find_op(kernel.op)
     base = (kernel.slug, kernel.arch, case.expected)
     spec = archs.load(kernel.arch)
-    problems = differences(code, op.matrix_instructions(kernel.config, spec))
+    problems = find_differences(code, op.matrix_instructions(kernel.config, spec))
     note, unexpected = ("", "") if problems else lds(code, spec)
     problems = [*problems, *([unexpected] if unexpected else [])]
     verdict = "wrong" if problems else "computes"
     if case.expected == "computes":
         return Outcome(*base, verdict, "; ".join(problems), note, cpu_s)
     rule = next(r for r in op.rules if r.code == case.expected)
-    if not problems and rule.enforced_by == "supports" and refuses(kernel, entry):
-        return Outcome(*base, "refused", "", "its `supports` refuses what the rule is about", cpu_s)
-    finding = "" if problems else "the rules refuse it, the compiler does not"
+    if not problems and rule.enforced_by == "supports" and is_rejected_by_supports(kernel, entry):
+        return Outcome(*base, "rejected", "", "its `supports` rejects the problems that the rule is about", cpu_s)
+    finding = "" if problems else "the rules reject it, the compiler accepts it"
     return Outcome(*base, verdict, finding, "; ".join(problems), cpu_s)
 
 
-def lds_note(
+def check_lds(
     kernel: Kernel, code: Sequence[KernelInspection], spec: Arch, toolchain: Toolchain, again: bool
 ) -> tuple[str, str]:
-    """What is notable about the LDS of a code object, and what contradicts the prediction; empty where nothing is."""
+    """Return a remark about the LDS of a code object and a contradiction of the prediction, or empty strings."""
     predicted = find_op(kernel.op).lds_bytes(kernel.config, spec)
-    if lds_of(code) == {predicted}:
+    if collect_lds(code) == {predicted}:
         return "", ""
     if again:
-        flags = (*warm_flags(kernel, toolchain), *KEEP_ARRAYS_PRIVATE)
-        least = lds_of(inspect_source(render_unchecked(kernel), spec, toolchain, extra_flags=flags).op_kernels)
+        flags = (*make_pch_flags(kernel, toolchain), *KEEP_ARRAYS_PRIVATE)
+        least = collect_lds(inspect_source(render_unchecked(kernel), spec, toolchain, extra_flags=flags).op_kernels)
     else:
-        least = {min(predicted, *lds_of(code))}
-    if least == {predicted} and max(lds_of(code)) <= spec.lds.bytes:
-        return f"LDS is {max(lds_of(code))} instead of {predicted}: the compiler moved a private array into it", ""
-    return "", f"LDS is {sorted(lds_of(code))}, predicted {predicted}"
+        least = {min(predicted, *collect_lds(code))}
+    if least == {predicted} and max(collect_lds(code)) <= spec.lds.bytes:
+        return f"LDS is {max(collect_lds(code))} instead of {predicted}: the compiler moved a private array into it", ""
+    return "", f"LDS is {sorted(collect_lds(code))}, predicted {predicted}"
 
 
-def refuses(kernel: Kernel, entry: Artifact) -> bool:
-    """Whether the built kernel refuses problems that it should compute, going by the fit rules, and takes others: it
-    was built to split a sum, for example, and refuses every split.
+def is_rejected_by_supports(kernel: Kernel, entry: Artifact) -> bool:
+    """Whether `supports` of the built kernel rejects some of its trials and accepts others.
 
-    Some kernels have no problem at all. Such a one must refuse all that the nearest legal kernel computes.
+    For example, a kernel that was built to split a sum rejects every split. A kernel without trials must reject all
+    trials of the nearest legal kernel.
     """
     config: Any = kernel.config
     arch, execution = archs.load(kernel.arch), get_execution(kernel.op)
@@ -211,28 +213,28 @@ def refuses(kernel: Kernel, entry: Artifact) -> bool:
         (violation,) = find_violations(find_op(kernel.op).rules, config, arch)
         nearest = dataclasses.replace(config, **{violation.field: violation.nearest})
         expected, problems = {TW_UNSUPPORTED}, execution.trials(nearest, arch)
-    # The library needs some HIP library; the emulated device's serves without a GPU.
+    # The library needs a HIP library; without a GPU, the HIP shim serves.
     hip_library.load_shim()
     library = ctypes.CDLL(str(entry.verify_file(LIBRARY)))
-    return {supports(library, kernel, execution.arguments(problem)) for problem in problems} == expected
+    return {call_supports(library, kernel, execution.arguments(problem)) for problem in problems} == expected
 
 
-# LLVM may move an array that it could not keep in registers from scratch into LDS that is left over.
+# LLVM may move an array that does not fit into registers from scratch to unused LDS.
 KEEP_ARRAYS_PRIVATE = ("-mllvm", "-disable-promote-alloca-to-lds")
 
 
-def lds_of(code: Sequence[KernelInspection]) -> set[int]:
-    """LDS bytes of the op's kernels."""
+def collect_lds(code: Sequence[KernelInspection]) -> set[int]:
+    """Collect the LDS bytes of the op's kernels."""
     return {kernel.resources.lds_bytes for kernel in code}
 
 
-def warm_flags(kernel: Kernel, toolchain: Toolchain) -> tuple[str, ...]:
-    """Flags that make a compile start from precompiled headers: the same code, with less time spent in reading them."""
+def make_pch_flags(kernel: Kernel, toolchain: Toolchain) -> tuple[str, ...]:
+    """Make the flags for compiling with precompiled headers, which gives the same code in less time."""
     return prepare_header_set(CompileJob(render_unchecked(kernel), toolchain).device_headers, Store()).flags
 
 
-def differences(code: Sequence[KernelInspection], named: Sequence[str]) -> list[str]:
-    """Where the instructions of the code object are not what the config says."""
+def find_differences(code: Sequence[KernelInspection], named: Sequence[str]) -> list[str]:
+    """Find kernels whose matrix instructions differ from the config's."""
     wanted = set(named)
     names = ", ".join(sorted(wanted - {""}))
     problems = []
@@ -245,8 +247,8 @@ def differences(code: Sequence[KernelInspection], named: Sequence[str]) -> list[
     return list(dict.fromkeys(problems))
 
 
-def first_error(log: str) -> str:
-    """The first error of a compiler log, without folders."""
+def find_first_error(log: str) -> str:
+    """Find the first error in a compiler log, and remove its folders."""
     for line in log.splitlines():
         if "error:" in line:
             return re.sub(r"^\S*/", "", line)[:240]
@@ -254,7 +256,7 @@ def first_error(log: str) -> str:
 
 
 def run(cases: Sequence[Case], jobs: int) -> list[Outcome]:
-    """Build all cases, legal or not, and judge each. What the store has is not compiled again, so a run can go on."""
+    """Build all cases, legal or not, and judge each. Kernels in the store are not compiled again."""
     toolchain = find_toolchain()
     units = [CompileJob(render_unchecked(case.kernel), toolchain) for case in cases]
     results = build_compile_jobs(units, jobs=jobs).results
@@ -279,23 +281,23 @@ HEAD = (
 
 
 def write_table(path: Path, outcomes: Sequence[Outcome], seeds: str) -> None:
-    """The outcomes as a Markdown document with a section for each op."""
+    """Write the outcomes as Markdown, with a section for each op."""
     by_op: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_op.setdefault(parse_kernel(outcome.slug).op, []).append(outcome)
-    write_sections(path, HEAD, {name: _section(found, seeds) for name, found in by_op.items()})
+    write_sections(path, HEAD, {name: _format_section(found, seeds) for name, found in by_op.items()})
 
 
-def _section(outcomes: Sequence[Outcome], seeds: str) -> list[str]:
-    accepted_ones = [o for o in outcomes if o.expected == "computes"]
-    refused_ones = [o for o in outcomes if o.expected != "computes"]
-    right = sum(o.verdict == "computes" and not o.finding for o in accepted_ones)
-    verdicts = Counter(o.verdict for o in refused_ones)
+def _format_section(outcomes: Sequence[Outcome], seeds: str) -> list[str]:
+    accepted = [o for o in outcomes if o.expected == "computes"]
+    rejected = [o for o in outcomes if o.expected != "computes"]
+    right = sum(o.verdict == "computes" and not o.finding for o in accepted)
+    verdicts = Counter(o.verdict for o in rejected)
     return [
         f"- seeds: {seeds}",
-        f"- accepted by the rules: {len(accepted_ones)}, of these right: {right}",
-        f"- rejected by the rules: {len(refused_ones)}",
-        f"  - rejected by the compiler or by `supports`: {verdicts['refused']}",
+        f"- accepted by the rules: {len(accepted)}, of these right: {right}",
+        f"- rejected by the rules: {len(rejected)}",
+        f"  - rejected by the compiler or by `supports`: {verdicts['rejected']}",
         f"  - compiled to a kernel that does not compute: {verdicts['wrong']}",
         f"  - compiled without any sign of an error: {verdicts['computes']}",
         "",
@@ -303,21 +305,24 @@ def _section(outcomes: Sequence[Outcome], seeds: str) -> list[str]:
         "",
         "| GPU | kernel | verdict |",
         "|---|---|---|",
-        *(f"| {o.arch} | `{_short(o)}` | {_cell(o.finding or o.error or o.verdict)} |" for o in accepted_ones),
+        *(f"| {o.arch} | `{_shorten_slug(o)}` | {_format_cell(o.finding or o.error or o.verdict)} |" for o in accepted),
         "",
         "### Rejected",
         "",
         "| rule | GPU | kernel | verdict | compiler error, or result |",
         "|---|---|---|---|---|",
-        *(f"| {o.expected} | {o.arch} | `{_short(o)}` | {o.verdict} | {_cell(o.error)} |" for o in refused_ones),
+        *(
+            f"| {o.expected} | {o.arch} | `{_shorten_slug(o)}` | {o.verdict} | {_format_cell(o.error)} |"
+            for o in rejected
+        ),
     ]
 
 
-def _short(outcome: Outcome) -> str:
+def _shorten_slug(outcome: Outcome) -> str:
     return "-".join(outcome.slug.split("-")[2:-1])
 
 
-def _cell(text: str) -> str:
+def _format_cell(text: str) -> str:
     return textwrap.shorten(text, 160, placeholder=" …").replace("|", "\\|")
 
 
@@ -329,10 +334,10 @@ def main() -> int:
     parser.add_argument("--rejected", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="write the tables of these ops to this Markdown file")
+    parser.add_argument("--out", type=Path, help="the Markdown file to update with these ops")
     options = parser.parse_args()
     ops = [find_op(name) for name in options.op or names]
-    cases = [case for op in ops for case in sample(op, options.accepted, options.rejected, options.seed)]
+    cases = [case for op in ops for case in draw_cases(op, options.accepted, options.rejected, options.seed)]
     outcomes = run(cases, options.jobs)
     if options.out:
         write_table(options.out, outcomes, str(options.seed))

@@ -1,6 +1,6 @@
-"""Run the kernels that the rules accept on the emulated device, and write down what came out.
+"""Verify kernels that the rules accept on the emulated device in strict mode, and write a table.
 
-The kernels are those of the truth sample, each with all its trial problems and with random ones, in strict mode.
+The kernels are those of the truth sample. Each runs on all its trials and on random problems.
 
     python -m tests.proof.verified --kernels 64 --seed 20261 --random 20 --out docs/verified.md
     python -m tests.proof.verified --op grouped_conv --kernels 48 --out docs/verified.md
@@ -17,9 +17,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import tilewright as tw
-from tests.proof.mutating.problems import larger_problems
+from tests.proof.mutating.problems import draw_larger_problems
 from tests.proof.op_sections import write_sections
-from tests.proof.truth import accepted
+from tests.proof.truth import draw_accepted
 from tilewright import arch as archs
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import Check, verify
@@ -28,12 +28,12 @@ from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
 
 
-def checks_of(kernels: Sequence[Kernel], random_problems: int, jobs: int) -> Iterator[list[Check]]:
-    """The checks of each kernel, built first if need be."""
+def run_checks(kernels: Sequence[Kernel], random_problems: int, jobs: int) -> Iterator[list[Check]]:
+    """Build the kernels, and yield the checks of each."""
     registry = tw.build(list(kernels), jobs=jobs)
     for kernel in kernels:
         trials = get_execution(kernel.op).trials(kernel.config, archs.load(kernel.arch))
-        problems = [*trials, *larger_problems(kernel, random_problems)]
+        problems = [*trials, *draw_larger_problems(kernel, random_problems)]
         started = time.monotonic()
         device = tw.Device(f"emulated:{kernel.arch}")
         checks = verify(kernel, registry.artifact(kernel), device, problems, mode=Mode.STRICT)
@@ -53,8 +53,8 @@ HEAD = (
 )
 
 
-def section(results: Sequence[Sequence[Check]], seed: int, random_problems: int, today: date) -> list[str]:
-    """The results of an op's kernels as lines of Markdown."""
+def format_section(results: Sequence[Sequence[Check]], seed: int, random_problems: int, today: date) -> list[str]:
+    """Format the results of an op's kernels as Markdown lines."""
     every = [check for checks in results for check in checks]
     verdicts = Counter(check.verdict for check in every)
     gpus = sorted({check.kernel.arch for check in every})
@@ -67,7 +67,7 @@ def section(results: Sequence[Sequence[Check]], seed: int, random_problems: int,
         "",
         "| GPU | kernel | problems | ok | worst ulps | element | RMS | matrix MFLOP | bank conflicts |",
         "|---|---|---|---|---|---|---|---|---|",
-        *(_row(checks) for checks in results),
+        *(_format_row(checks) for checks in results),
     ]
     for check in every:
         if not check.ok:
@@ -75,7 +75,7 @@ def section(results: Sequence[Sequence[Check]], seed: int, random_problems: int,
     return lines
 
 
-def _row(checks: Sequence[Check]) -> str:
+def _format_row(checks: Sequence[Check]) -> str:
     kernel = checks[0].kernel
     counters = [check.counters for check in checks if check.counters is not None]
     cells = (
@@ -98,17 +98,17 @@ def main() -> int:
     parser.add_argument("--op", choices=names, action="append", help="only this op; may be repeated (default: all)")
     parser.add_argument("--kernels", type=int, default=64)
     parser.add_argument("--seed", type=int, default=20261)
-    parser.add_argument("--random", type=int, default=20, help="random problems of each kernel, beside its trials")
+    parser.add_argument("--random", type=int, default=20, help="random problems for each kernel, next to its trials")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="write the tables of these ops to this Markdown file")
+    parser.add_argument("--out", type=Path, help="the Markdown file to update with these ops")
     options = parser.parse_args()
     results: dict[str, list[list[Check]]] = {}
     for name in options.op or names:
-        kernels = [case.kernel for case in accepted(find_op(name), options.kernels, options.seed)]
-        results[name] = list(checks_of(kernels, options.random, options.jobs))
+        kernels = [case.kernel for case in draw_accepted(find_op(name), options.kernels, options.seed)]
+        results[name] = list(run_checks(kernels, options.random, options.jobs))
     if options.out:
         today = datetime.now(UTC).date()
-        sections = {name: section(found, options.seed, options.random, today) for name, found in results.items()}
+        sections = {name: format_section(found, options.seed, options.random, today) for name, found in results.items()}
         write_sections(options.out, HEAD, sections)
     checks = [check for found in results.values() for listed in found for check in listed]
     wrong = sum(not check.ok for check in checks)

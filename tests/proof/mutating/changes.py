@@ -1,4 +1,4 @@
-"""Changes of one instruction: random ones, and barriers and waits that are taken away."""
+"""Mutations of one instruction: random changes, and removed barriers and waits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SWAPS = (
     ("s_cmp_lt_i32", "s_cmp_ge_i32"), ("s_cmp_lg_u32", "s_cmp_eq_u32"), ("s_cbranch_scc0", "s_cbranch_scc1"),
     ("s_cbranch_vccz", "s_cbranch_vccnz"), ("v_cvt_f16_f32", "v_mov_b32"), ("s_min_i32", "s_max_i32"),
 )  # fmt: skip
-NOTHING = "s_nop 0"
-# Waits for memory; others, such as s_waitcnt_depctr, are for hazards that are not modelled.
+NOP = "s_nop 0"
+# Waits for memory. Others, such as s_waitcnt_depctr, are for hazards that the emulator does not model.
 WAIT = re.compile(r"s_waitcnt |s_waitcnt_vscnt|s_wait_(load|store|ds|km)cnt")
 
 
@@ -34,81 +34,81 @@ class Mutation:
         return f"{self.line.address:#x}: {self.line.text}  →  {self.text}"
 
 
-def random_mutations(
-    lines: Sequence[DisassembledLine], count: int, seed: int, is_known: Callable[[Mutation], bool]
+def draw_mutations(
+    lines: Sequence[DisassembledLine], count: int, seed: int, is_supported: Callable[[Mutation], bool]
 ) -> list[Mutation]:
-    """Changes of instructions chosen at random, each another one. The first of them do not depend on `count`.
+    """Draw different random mutations. A larger `count` adds mutations after the same first ones.
 
-    Only changes that `is_known` takes: an instruction that no device knows says nothing about what notices errors.
+    Only mutations that `is_supported` accepts count: a device rejects an unknown instruction without any trial.
     """
     rng = random.Random(seed)
     found: dict[str, Mutation] = {}
-    for _ in range(1000 * count):  # a kernel may have fewer changes than are asked for
+    for _ in range(1000 * count):  # a kernel may have fewer possible mutations than `count`
         if len(found) == count:
             break
         line = rng.choice(lines)
-        change = rng.choice((swapped, other_register, other_number, removed))
+        change = rng.choice((swap_operation, change_register, change_constant, remove_instruction))
         text = change(line.text, rng)
         if text is not None and text != line.text:
             mutation = Mutation(line, text)
-            if str(mutation) not in found and is_known(mutation):
+            if str(mutation) not in found and is_supported(mutation):
                 found[str(mutation)] = mutation
     return list(found.values())
 
 
-def is_known_in(program: Program, mutation: Mutation) -> bool:
-    """Whether the emulated device knows the changed instruction, with registers that the kernel has."""
+def is_supported_by(program: Program, mutation: Mutation) -> bool:
+    """Whether the emulated device supports the changed instruction with the kernel's registers."""
     _, _, step = program.replace_instruction(mutation.line.address, mutation.text).translate_at(mutation.line.address)
     return not isinstance(step, FaultStep)
 
 
-def swapped(text: str, _: random.Random) -> str | None:
-    """Another operation on the same operands."""
+def swap_operation(text: str, _: random.Random) -> str | None:
+    """Change the operation, and keep the operands."""
     for one, other in SWAPS:
-        for name, instead in ((one, other), (other, one)):
+        for name, replacement in ((one, other), (other, one)):
             if re.match(rf"{name}(?![a-z0-9_])|{name}_e(32|64)\b", text):
-                return text.replace(name, instead, 1)
+                return text.replace(name, replacement, 1)
     return None
 
 
-def other_register(text: str, rng: random.Random) -> str | None:
-    """A source register with a number one lower or higher. The first operand is mostly a destination."""
+def change_register(text: str, rng: random.Random) -> str | None:
+    """Replace a source register by the one before or after it. The first operand is usually a destination."""
     name, _, operands = text.partition(" ")
-    places = [m for m in re.finditer(r"\b([vs])(\d+)\b", operands) if m.start() > operands.find(",") >= 0]
-    if not places or name.startswith(("s_waitcnt", "s_barrier")):
+    matches = [m for m in re.finditer(r"\b([vs])(\d+)\b", operands) if m.start() > operands.find(",") >= 0]
+    if not matches or name.startswith(("s_waitcnt", "s_barrier")):
         return None
-    place = rng.choice(places)
-    number = max(int(place[2]) + rng.choice((-1, 1)), 0)
-    return f"{name} {operands[: place.start()]}{place[1]}{number}{operands[place.end() :]}"
+    match = rng.choice(matches)
+    number = max(int(match[2]) + rng.choice((-1, 1)), 0)
+    return f"{name} {operands[: match.start()]}{match[1]}{number}{operands[match.end() :]}"
 
 
-def other_number(text: str, rng: random.Random) -> str | None:
-    """A constant or an offset that is a little off."""
+def change_constant(text: str, rng: random.Random) -> str | None:
+    """Change a constant by 1, or an offset by 16."""
     if text.startswith(("s_waitcnt", "s_nop", "s_cbranch", "s_branch", "s_barrier", "s_setprio", "v_mfma")):
         return None
-    places = [*re.finditer(r"(?<=offset:)(\d+)\b", text), *re.finditer(r"(?<=, )(0x[0-9a-f]+|\d+)(?=,|$)", text)]
-    if not places:
+    matches = [*re.finditer(r"(?<=offset:)(\d+)\b", text), *re.finditer(r"(?<=, )(0x[0-9a-f]+|\d+)(?=,|$)", text)]
+    if not matches:
         return None
-    place = rng.choice(places)
-    step = 16 if "offset:" in text[: place.start()] else 1
-    return f"{text[: place.start()]}{int(place[0], 0) + step}{text[place.end() :]}"
+    match = rng.choice(matches)
+    step = 16 if "offset:" in text[: match.start()] else 1
+    return f"{text[: match.start()]}{int(match[0], 0) + step}{text[match.end() :]}"
 
 
-def removed(text: str, _: random.Random) -> str | None:
-    """No instruction at all."""
+def remove_instruction(text: str, _: random.Random) -> str | None:
+    """Replace the instruction by one without effect."""
     if text.startswith(("s_nop", "s_wait", "s_barrier", "s_endpgm", "s_setprio")):
-        return None  # the others are asked about by themselves
-    return NOTHING
+        return None  # `remove_synchronization` removes barriers and waits
+    return NOP
 
 
-def synchronisation(lines: Sequence[DisassembledLine]) -> list[Mutation]:
-    """Every barrier and every wait taken away, one at a time; of a wait for two counters each by itself, too."""
+def remove_synchronization(lines: Sequence[DisassembledLine]) -> list[Mutation]:
+    """List mutations that each remove one barrier, one wait, or one of the counters that a wait is for."""
     found = []
     for line in lines:
         if line.text.startswith("s_barrier"):
-            found.append(Mutation(line, NOTHING))
+            found.append(Mutation(line, NOP))
         elif WAIT.match(line.text):
             parts = [part for part in re.findall(r"\w+cnt\(\d+\)", line.text) if "exp" not in part]
-            found.append(Mutation(line, NOTHING))
+            found.append(Mutation(line, NOP))
             found += [Mutation(line, f"s_waitcnt {part}") for part in parts if len(parts) > 1]
     return found

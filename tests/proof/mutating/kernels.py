@@ -1,4 +1,4 @@
-"""The kernels whose instructions are changed: one of each op and kind, with tiles that compile and run quickly."""
+"""The kernels to mutate: one of each op and kind, with tiles that compile and run quickly."""
 
 from __future__ import annotations
 
@@ -78,31 +78,31 @@ _FMHA: dict[str, dict[str, Any]] = {
 }
 
 
-def gemm(gpu: str = GPU, **changes: Any) -> Kernel:
-    """The GEMM kernel with other values in some fields."""
+def make_gemm(gpu: str = GPU, **changes: Any) -> Kernel:
+    """Make the GEMM kernel, with other values in some fields."""
     return gemm_op.OP.make_kernel(gemm_op.config(**{**GEMM, **changes}), gpu)
 
 
-def _conv(direction: str, vector: tuple[int, int, int], **changes: Any) -> Kernel:
+def _make_conv(direction: str, vector: tuple[int, int, int], **changes: Any) -> Kernel:
     fields = {**_CONV, "direction": direction, "vector": vector, **changes}
     return conv_op.OP.make_kernel(conv_op.config(**fields), GPU)
 
 
-def _fmha(family: str) -> Kernel:
+def _make_fmha(family: str) -> Kernel:
     fields = {"family": family, "mode": "batch", "dtype": "fp16", "pipeline": family, **_FMHA[family]}
     return fmha.OP.make_kernel(fmha.Config(**fields), GPU)
 
 
-def subjects() -> dict[str, Kernel]:
-    """The kernels by name: the op, and the kind."""
+def make_kernels() -> dict[str, Kernel]:
+    """Make the kernels to mutate, by name: op and kind."""
     return {
-        "gemm/standard": gemm(),
-        "gemm/batched": gemm(variant="batched", pipeline="mem", scheduler="interwave", **_PADDED),
-        "gemm/multi_d": gemm(variant="multi_d", num_d=2, elementwise="Gelu", pipeline="compv4", **_PADDED),
-        "gemm/preshuffle": gemm(variant="preshuffle", scheduler="default", **_SHUFFLED),
-        "gemm/persistent": gemm(persistent=True, split_k=True),
-        "grouped_conv/forward": _conv("forward", (4, 4, 4), **_SMALL),
-        "grouped_conv/backward_data": _conv("backward_data", (4, 8, 8)),
-        "grouped_conv/backward_weight": _conv("backward_weight", (4, 8, 8), block=(32, 64, 32), split_k=True),
-        **{f"fmha/{family}": _fmha(family) for family in _FMHA},
+        "gemm/standard": make_gemm(),
+        "gemm/batched": make_gemm(variant="batched", pipeline="mem", scheduler="interwave", **_PADDED),
+        "gemm/multi_d": make_gemm(variant="multi_d", num_d=2, elementwise="Gelu", pipeline="compv4", **_PADDED),
+        "gemm/preshuffle": make_gemm(variant="preshuffle", scheduler="default", **_SHUFFLED),
+        "gemm/persistent": make_gemm(persistent=True, split_k=True),
+        "grouped_conv/forward": _make_conv("forward", (4, 4, 4), **_SMALL),
+        "grouped_conv/backward_data": _make_conv("backward_data", (4, 8, 8)),
+        "grouped_conv/backward_weight": _make_conv("backward_weight", (4, 8, 8), block=(32, 64, 32), split_k=True),
+        **{f"fmha/{family}": _make_fmha(family) for family in _FMHA},
     }

@@ -1,4 +1,4 @@
-"""Random problems larger than the trials: a change that passed the trials and computes them as before is harmless."""
+"""Random problems that are larger than the trials, to find out whether an unnoticed mutation is harmless."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from tilewright.ops.grouped_conv.implicit_gemm import channel_units
 from tilewright.ops.kernel import Kernel
 
 COUNT = 24
-# Operations of one problem: the emulated device takes up to half a second for them.
-LARGEST = 3e8
-_DRAWS = 4000  # for kernels whose rules refuse most of what is drawn
+# Operations of one problem: up to half a second on the emulated device.
+MAX_FLOPS = 3e8
+_MAX_DRAWS = 4000  # some kernels' rules reject most draws
 
-# Values of some fields, for a kernel and one of its trials.
+# Draws values of some fields, for a config and one of its trials.
 Draw = Callable[[Any, Any, random.Random], dict[str, Any]]
 
 
-def larger_problems(kernel: Kernel, count: int = COUNT) -> tuple[Any, ...]:
-    """Problems that the kernel's rules accept, always the same ones for a kernel, the largest last."""
+def draw_larger_problems(kernel: Kernel, count: int = COUNT) -> tuple[Any, ...]:
+    """Draw problems that the kernel's rules accept: the same ones each time, the largest last."""
     rng = random.Random(kernel.slug)
     trials = get_execution(kernel.op).trials(kernel.config, archs.load(kernel.arch))
     found: dict[Any, None] = {}
-    for _ in range(_DRAWS):
+    for _ in range(_MAX_DRAWS):
         if len(found) == count:
             break
         trial = rng.choice(trials)
         try:
-            problem = dataclasses.replace(trial, **_DRAWN[kernel.op](kernel.config, trial, rng))
+            problem = dataclasses.replace(trial, **_DRAW_BY_OP[kernel.op](kernel.config, trial, rng))
         except InvalidValueError:
             continue
-        fitting = problem.flops <= LARGEST and not fits(kernel.config, problem, kernel.arch)
+        fitting = problem.flops <= MAX_FLOPS and not fits(kernel.config, problem, kernel.arch)
         if fitting and problem not in trials:
             found[problem] = None
     return tuple(sorted(found, key=lambda problem: problem.flops))
 
 
-def _gemm(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
-    """Tiles in both directions up to dozens, whole and not, with lines of any length."""
+def _draw_gemm(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw a GEMM with one to dozens of tiles in both directions, whole or not, and with any strides."""
     block = config.block
-    m, n = _tiled(rng, block.m), _tiled(rng, block.n)
+    m, n = _draw_size(rng, block.m), _draw_size(rng, block.n)
     k_batch = rng.choice((1, 2, 3, 4, 5, 6)) if config.split_k else 1
     k = rng.choice((block.k * rng.randint(1, 24), rng.randint(1, 10 * block.k) // 8 * 8 or 8)) * k_batch
     line_a, line_b = k if config.layout[0] == "r" else m, n if config.layout[1] == "r" else k
@@ -59,23 +59,23 @@ def _gemm(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
     }
 
 
-def _tiled(rng: random.Random, tile: int) -> int:
-    """A size of one to dozens of tiles, mostly few; whole tiles, vectors or single elements."""
+def _draw_size(rng: random.Random, tile: int) -> int:
+    """Draw a size of one to dozens of tiles, mostly few: whole tiles, vectors or single elements."""
     tiles = rng.choice((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 17, 23, 33, 45))
     return max(tile * tiles - rng.choice((0, 0, 8 * rng.randint(0, tile // 8), rng.randint(0, tile - 1))), 1)
 
 
-def _conv(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
-    """Any filter, stride, dilation and pads, with channels of many vectors."""
+def _draw_conv(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw a convolution with any filter, stride, dilation and pads, and with many vectors of channels."""
     unit_c, unit_k = channel_units(config)
     groups = rng.choice((1, 1, 2, 3, 5)) * config.merge_groups
 
     def each(*values: int) -> tuple[int, ...]:
         return tuple(rng.choice(values) for _ in range(config.ndim))
 
-    most = {1: 150, 2: 24, 3: 9}[config.ndim]
+    max_size = {1: 150, 2: 24, 3: 9}[config.ndim]
     values: dict[str, Any] = {
-        **{"n": rng.randint(1, 6), "g": groups, "input_size": each(*range(1, most))},
+        **{"n": rng.randint(1, 6), "g": groups, "input_size": each(*range(1, max_size))},
         "c": groups if config.specialization == "filter3x3" else unit_c * rng.randint(1, 24) * groups,
         "k": unit_k * rng.randint(1, 24) * groups,
     }
@@ -89,8 +89,8 @@ def _conv(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
     return values
 
 
-def _fmha(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
-    """Other lengths, heads and windows than those of a trial, whose features stay."""
+def _draw_fmha(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw other lengths, heads and windows for a trial, and keep its features."""
     tile = config.tile
     rows, columns = tile.get("m0", 64), tile.get("n0", 64)
     queries, keys = rng.randint(1, 6 * rows), rng.randint(1, 7 * columns)
@@ -116,12 +116,12 @@ def _fmha(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
     return values
 
 
-_DRAWN: dict[str, Draw] = {"gemm": _gemm, "grouped_conv": _conv, "fmha": _fmha}
+_DRAW_BY_OP: dict[str, Draw] = {"gemm": _draw_gemm, "grouped_conv": _draw_conv, "fmha": _draw_fmha}
 
 
-def shown(problem: Any) -> str:
-    """A problem's fields that are not the default, in one line."""
+def format_problem(problem: Any) -> str:
+    """Format the fields that differ from their defaults in one line."""
     fields: Sequence[dataclasses.Field[Any]] = dataclasses.fields(problem)
-    given = {f.name: getattr(problem, f.name) for f in fields}
-    plain = {f.name: f.default for f in fields}
-    return ", ".join(f"{name}={value}" for name, value in given.items() if value != plain[name])
+    values = {f.name: getattr(problem, f.name) for f in fields}
+    defaults = {f.name: f.default for f in fields}
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value != defaults[name])

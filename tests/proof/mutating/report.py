@@ -1,4 +1,4 @@
-"""Outcomes of changes as Markdown: a row and a section for each kernel."""
+"""The outcomes of mutations as Markdown: a row and a section for each kernel."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from tests.proof.mutating.judging import MISSED, NOTICED, SAME, WITHIN, Outcome
+from tests.proof.mutating.judge import MISSED, NOTICED, SAME, WITHIN, Outcome
 from tests.proof.mutating.reasons import HARMLESS
 from tilewright.ops.kernel import Kernel
 
-GOAL = 0.99  # of the changes that matter, those that `verify` must notice
+GOAL = 0.99  # the share of harmful mutations that `verify` must notice
 _HEAD = """# Would a wrong kernel be noticed?
 
 Written by `tests/proof/mutations.py`. We change one instruction of a kernel at a time, and judge the kernel as you
@@ -42,19 +42,19 @@ _UNEXPLAINED = (SAME, WITHIN, MISSED)  # of barriers and waits
 
 
 @dataclass(frozen=True)
-class Found:
-    """All that was found of one kernel."""
+class KernelReport:
+    """The outcomes of one kernel's mutations."""
 
     name: str
     kernel: Kernel
     seed: int
     changes: Mapping[str, Outcome]
-    taken: Mapping[str, Outcome]
-    fast: int  # of the barriers and waits that are noticed, those that fast mode notices on the same trial
+    removals: Mapping[str, Outcome]
+    fast: int  # noticed removals that fast mode notices, too, on the same trial
     trials: int
     larger: int
-    wrong: Sequence[str]  # problems that the unchanged kernel computes wrongly
-    waits: int  # barriers and waits of the kernel, of which some were taken away
+    wrong_problems: Sequence[str]  # problems that the unchanged kernel computes wrongly
+    waits: int  # all barriers and waits of the kernel
 
     @property
     def score(self) -> float:
@@ -63,40 +63,40 @@ class Found:
 
     @property
     def unexplained(self) -> int:
-        """Barriers and waits whose lack nothing notices, for no known reason."""
-        return sum(outcome.verdict in _UNEXPLAINED for outcome in self.taken.values())
+        """Removed barriers and waits that no trial notices and that no known reason makes needless."""
+        return sum(outcome.verdict in _UNEXPLAINED for outcome in self.removals.values())
 
-    def row(self) -> str:
-        """The kernel's line of the table."""
+    def format_row(self) -> str:
+        """Format the kernel's row of the table."""
         cells = (
             f"`{self.name}`",
             len(self.changes),
             *(_count(self.changes, verdict) for verdict in (NOTICED, SAME, WITHIN, MISSED)),
             f"{100 * self.score:.1f} %",
-            len(self.taken),
-            _count(self.taken, NOTICED),
-            sum(outcome.verdict in HARMLESS for outcome in self.taken.values()),
+            len(self.removals),
+            _count(self.removals, NOTICED),
+            sum(outcome.verdict in HARMLESS for outcome in self.removals.values()),
             self.unexplained,
         )
         return f"| {' | '.join(str(cell) for cell in cells)} |"
 
-    def section(self, today: date) -> str:
-        """What the table does not say."""
+    def format_section(self, today: date) -> str:
+        """Format the kernel's section: the facts that the table leaves out."""
         noticing = {outcome.trial for outcome in self.changes.values() if outcome.verdict == NOTICED}
         lines = [
             f"```text\n{self.kernel.slug}\n```",
             "",
             f"{today.isoformat()}, seed {self.seed}; {self.trials} trials, {self.larger} larger problems. "
-            f"{len(self.taken)} of {self.waits} barriers and waits were removed.",
+            f"{len(self.removals)} of {self.waits} barriers and waits were removed.",
             f"All noticed changes were noticed by {len(noticing)} trials. Fast mode notices {self.fast} of the",
-            f"{_count(self.taken, NOTICED)} noticed barriers and waits, on the same trial.",
+            f"{_count(self.removals, NOTICED)} noticed barriers and waits, on the same trial.",
         ]
         missed = [(name, o.how) for name, o in self.changes.items() if o.verdict == MISSED]
-        missed += [(name, o.how) for name, o in self.taken.items() if o.verdict in _UNEXPLAINED]
+        missed += [(name, o.how) for name, o in self.removals.items() if o.verdict in _UNEXPLAINED]
         if missed:
             lines += ["", "| missed | where it shows |", "|---|---|"]
             lines += [f"| `{name}` | {how or 'nowhere'} |" for name, how in missed]
-        needless = Counter(o.verdict for o in self.taken.values() if o.verdict in HARMLESS)
+        needless = Counter(o.verdict for o in self.removals.values() if o.verdict in HARMLESS)
         if needless:
             lines += ["", "| barriers and waits that are not needed | |", "|---|---|"]
             lines += [f"| {reason} | {needless[reason]} |" for reason in HARMLESS if needless[reason]]
@@ -104,9 +104,9 @@ class Found:
         if within:
             lines += ["", "| within the tolerance | share of the allowed error | where |", "|---|---|---|"]
             lines += [f"| `{name}` | {o.share:.3f} | {o.how.rpartition(':')[0]} |" for name, o in within]
-        if self.wrong:
+        if self.wrong_problems:
             lines += ["", "The unchanged kernel is wrong on these problems, which we left out:", ""]
-            lines += [f"- {problem}" for problem in self.wrong]
+            lines += [f"- {problem}" for problem in self.wrong_problems]
         return "\n".join(lines)
 
 
@@ -114,18 +114,18 @@ def _count(outcomes: Mapping[str, Outcome], verdict: str) -> int:
     return sum(outcome.verdict == verdict for outcome in outcomes.values())
 
 
-def write_report(path: Path, order: Sequence[str], found: Sequence[Found], today: date) -> None:
-    """The document at `path` with these kernels' rows and sections; those of others stay, in `order`."""
-    rows, sections = _read(path) if path.exists() else ({}, {})
-    rows |= {each.name: each.row() for each in found}
-    sections |= {each.name: each.section(today) for each in found}
+def write_report(path: Path, order: Sequence[str], found: Sequence[KernelReport], today: date) -> None:
+    """Write these kernels' rows and sections to the document at `path`, and keep those of other kernels, in `order`."""
+    rows, sections = _read_report(path) if path.exists() else ({}, {})
+    rows |= {each.name: each.format_row() for each in found}
+    sections |= {each.name: each.format_section(today) for each in found}
     names = [name for name in order if name in rows]
     parts = [f"{_HEADING[1:]}{name}\n\n{sections[name].strip()}" for name in names]
     head = "\n".join([_HEAD, *(rows[name] for name in names)])
     path.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+def _read_report(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     head, *found = path.read_text(encoding="utf-8").split(_HEADING)
     rows = {line.split("`")[1]: line for line in head.splitlines() if line.startswith("| `")}
     named = dict(section.split("\n", 1) for section in found)
