@@ -15,7 +15,7 @@ import pytest
 
 import tilewright as tw
 from built_kernels import in_ci, in_tier_ci, tiered, tried
-from ci_kernels import pairs_of, read_samples
+from ci_kernels import list_pairs, read_samples
 from tests.proof.truth import ARCHS, Case, judge
 from tilewright import arch as archs
 from tilewright.building.store.artifact import Artifact
@@ -128,8 +128,8 @@ def test_the_sample_covers_what_there_is(name: str) -> None:
 
 def test_ci_builds_every_pair_of_features_and_every_bad_example() -> None:
     """What the list of kernels is chosen for: see tools/ci_kernels.py."""
-    missing = {pair for case in ACCEPTED for pair in pairs_of(case.kernel)}
-    missing -= {pair for case in ACCEPTED if in_ci(case.kernel) for pair in pairs_of(case.kernel)}
+    missing = {pair for case in ACCEPTED for pair in list_pairs(case.kernel)}
+    missing -= {pair for case in ACCEPTED if in_ci(case.kernel) for pair in list_pairs(case.kernel)}
     assert missing == set()
     assert [case_id(case) for case in examples() if not in_ci(case.kernel)] == []
 
