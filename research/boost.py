@@ -1,4 +1,4 @@
-"""Gradient boosting on rows of foreign kernels, trained on some folds and asked about the others."""
+"""Gradient boosting on rows of foreign kernels, trained on some folds and evaluated on the others."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class Trees:
-    """How trees are grown. Scores are the mean over the seeds."""
+    """Training parameters. Scores are the mean over the seeds."""
 
     rounds: int
     leaves: int
     rate: float
     least_rows: int  # in a leaf
-    columns: float  # share that a tree may use
-    rows: float = 0.8  # share that a tree sees
+    columns: float  # share of columns that a tree uses
+    rows: float = 0.8  # share of rows that a tree uses
     shrink: float = 1.0  # l2 penalty of leaf values
     seeds: tuple[int, ...] = (0,)
 
-    def parameters(self, seed: int) -> dict[str, object]:
+    def make_parameters(self, seed: int) -> dict[str, object]:
         return {
             "objective": "l2",
             "num_leaves": self.leaves,
@@ -41,8 +41,8 @@ class Trees:
             "bagging_freq": 1,
             "lambda_l2": self.shrink,
             "seed": seed,
-            # Several threads wait for each other at every split, which is slow where others compute too. Folds run side
-            # by side instead: see `side_by_side`.
+            # Threads would wait for each other at every split, which is slow on a busy machine. Folds run in
+            # parallel instead: see `run_parallel`.
             "num_threads": 1,
             "deterministic": True,
             "force_row_wise": True,
@@ -56,7 +56,7 @@ def fit_predict(
     test: NDArray[np.float32],
     categories: Sequence[int] = (),
 ) -> Floats:
-    """Predictions for `test` of boosters trained on features, target and weight of `train`: the mean over seeds."""
+    """Train on features, target and weight in `train`, and predict `test`: the mean over seeds."""
     import lightgbm
 
     features, target, weight = train
@@ -65,27 +65,27 @@ def fit_predict(
         data = lightgbm.Dataset(
             features, target, weight=weight, categorical_feature=list(categories), params={"verbose": -1}
         )
-        booster = lightgbm.train(trees.parameters(seed), data, trees.rounds)
+        booster = lightgbm.train(trees.make_parameters(seed), data, trees.rounds)
         total += booster.predict(test, num_threads=1)
     return total / len(trees.seeds)
 
 
-def training_rows(group: NDArray[np.int64], held_out: int, most: int | None = None) -> NDArray[np.bool_]:
-    """Rows of the other groups: of all, or of as many as `most`, drawn for each held-out group."""
+def select_training_rows(group: NDArray[np.int64], held_out: int, most: int | None = None) -> NDArray[np.bool_]:
+    """Select the rows of all other groups, or of at most `most` groups drawn at random."""
     others = np.setdiff1d(group, [held_out])
     if most is not None:
         others = np.random.default_rng(held_out).permutation(others)[:most]
     return np.isin(group, others)
 
 
-def side_by_side(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
-    """The results of tasks that spend their time in LightGBM, as many at once as there are processors."""
+def run_parallel(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Run tasks that spend their time in LightGBM, as many at once as there are processors."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return [future.result() for future in [pool.submit(task) for task in tasks]]
 
 
 class Progress:
-    """Says on stderr what is being done and how long it has taken."""
+    """Prints the current step and the elapsed time to stderr."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from research.sources import measurements
+from research.sources import find_measurements
 from tilewright.learn.dataset import Dataset, build_dataset
 from tilewright.learn.measurements import Measurement, Measurements, make_table
 from tilewright.ops.grouped_conv.gfx950_times import ARCH, PIPELINES, PLAUSIBLE, make_labelled_kernel, read_row_problem
@@ -27,30 +27,30 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """The file by rows: AMD's problems and labels, numbered from 0, and what they are to us."""
+    """The rows of the file: AMD's problems and labels, numbered from 0, and our problems and kernels for them."""
 
     table: Measurements
-    data: Dataset  # kernels and distinct problems, with the median of the times that stand for one pair
-    by_label: Dataset  # all rows; a further feature tells compv5 labels from the compv3 labels of the same kernel
-    problem: Integers  # of each row: AMD's problem
-    label: Integers  # of each row: its place in `labels`
+    data: Dataset  # kernels and distinct problems, with the median time of each pair
+    by_label: Dataset  # all rows; an additional feature marks compv5 labels
+    problem: Integers  # AMD's problem of each row
+    label: Integers  # the index in `labels` of each row
     us: Floats
-    pair: Integers  # of each row: the row of `data` that it belongs to
-    plausible: NDArray[np.bool_]  # of each of AMD's problems: whether nearly all outputs were written
+    pair: Integers  # the row of `data` for each row
+    plausible: NDArray[np.bool_]  # for each of AMD's problems, whether nearly all outputs were written
     labels: tuple[tuple[int, int, int, str], ...]
 
 
 @functools.cache
 def load() -> Labelled:
-    """The public file, read once."""
-    with measurements(*FILE).open(newline="") as stream:
+    """Load the public file, once."""
+    with find_measurements(*FILE).open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     order = {pipeline: i for i, pipeline in enumerate(PIPELINES)}
     keys = [(int(r["tile_m"]), int(r["tile_n"]), int(r["tile_k"]), r["pipeline"]) for r in rows]
     labels = tuple(sorted(set(keys), key=lambda key: (order[key[3]], *key[:3])))
     first = {row["problem_idx"]: row for row in reversed(rows)}
     numbers = {name: i for i, name in enumerate(dict.fromkeys(row["problem_idx"] for row in rows))}
-    table = _table(rows, keys, {name: dump_problem(read_row_problem(row)) for name, row in first.items()})
+    table = _make_dataset(rows, keys, {name: dump_problem(read_row_problem(row)) for name, row in first.items()})
     data, every = build_dataset(table, OP, ARCH), build_dataset(table, OP, ARCH, repeats="keep")
     second = [float(key[3] == "compv5") for key in keys]
     return Labelled(
@@ -62,13 +62,13 @@ def load() -> Labelled:
         problem=np.array([numbers[row["problem_idx"]] for row in rows]),
         label=np.array([labels.index(key) for key in keys]),
         us=table.us,
-        pair=_pairs(data, every),
+        pair=_find_pairs(data, every),
         plausible=np.array([float(first[name]["nz_ratio"]) > PLAUSIBLE for name in numbers]),
         labels=labels,
     )
 
 
-def _table(
+def _make_dataset(
     rows: Sequence[Mapping[str, str]], keys: Sequence[tuple[int, int, int, str]], problems: Mapping[str, str]
 ) -> Measurements:
     slugs = {key: make_labelled_kernel(*key).slug for key in set(keys)}
@@ -85,7 +85,7 @@ def _table(
     )
 
 
-def _pairs(data: Dataset, every: Dataset) -> Integers:
-    """Of each row the row of the data set that its time went into."""
+def _find_pairs(data: Dataset, every: Dataset) -> Integers:
+    """Find, for each row, the row of the data set that contains its time."""
     number = {(p, k): i for i, (p, k) in enumerate(zip(data.problem, data.kernel, strict=True))}
     return np.array([number[p, k] for p, k in zip(every.problem, every.kernel, strict=True)])

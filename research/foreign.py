@@ -1,4 +1,4 @@
-"""Kernels that are not ours, described for the machine model by what their names tell.
+"""Describe foreign kernels for the cost model, by the values in their names.
 
 What names do not tell is as in our own GEMM kernels: instructions for addresses and for a step.
 """
@@ -22,9 +22,9 @@ from tilewright.ops.gemm.estimate import CODE
 
 Floats = NDArray[np.float64]
 
-# Bits that a lane loads or reads at once, at most: buffer_load_dwordx4, ds_read_b128.
+# The most bits that a lane loads at once: buffer_load_dwordx4, ds_read_b128.
 ACCESS_BITS = 128.0
-# Registers of a lane besides sums, loads on their way and what matrix instructions read.
+# Registers of a lane in addition to sums, pending loads and operands of matrix instructions.
 BASE_REGISTERS = 32.0
 # The files of GPUs by the number of compute units that tuning tables name. MI308X has the units of its own and all
 # else of the gfx942 file; 64 and 96 are not known to be any product, and are taken for gfx942 too.
@@ -36,8 +36,8 @@ RATES = {
 }
 
 
-def gpu(units: int) -> Arch:
-    """The facts of a GPU with so many units; peak rates follow the units."""
+def load_gpu(units: int) -> Arch:
+    """Load the GPU file for a number of compute units; peak rates scale with it."""
     arch = load(GPUS[choose("number of compute units", str(units), GPUS)])
     share = units / arch.compute.units
     return dataclasses.replace(
@@ -47,8 +47,8 @@ def gpu(units: int) -> Arch:
     )
 
 
-def tensile_tile(kernels: Columns, arch: Arch) -> tiled.KernelTile:
-    """Tensile's fp16 kernels without transposition: A lies along m, B along k."""
+def make_tensile_tile(kernels: Columns, arch: Arch) -> tiled.KernelTile:
+    """Make the tiles of Tensile's fp16 kernels without transposition: A is contiguous along m, B along k."""
     k, lanes = kernels, 64 * kernels["waves_m"] * kernels["waves_n"]
     one = ((k["block_m"] + k["block_n"]) * k["block_k"] + k["block_n"] * k["pad_b"]) * 2
     fragments = 2 * (k["repeat_m"] + k["repeat_n"]) * np.minimum(k["prefetch"] + 1, k["block_k"] / k["mma_k"])
@@ -77,8 +77,8 @@ def tensile_tile(kernels: Columns, arch: Arch) -> tiled.KernelTile:
     )
 
 
-def plain_tile(tile: Mapping[str, Number], bits_a: Number, bits_b: Number, rate: Number) -> tiled.KernelTile:
-    """A kernel of which nothing but block and waves is known: k runs along memory, two buffers, full vectors."""
+def make_plain_tile(tile: Mapping[str, Number], bits_a: Number, bits_b: Number, rate: Number) -> tiled.KernelTile:
+    """Make the tile of a kernel with a known block and waves. We assume contiguous k, two buffers, full vectors."""
     block_m, block_n, block_k = (tile[name] for name in ("block_m", "block_n", "block_k"))
     lanes = 64 * tile["waves_m"] * tile["waves_n"]
     one = (block_m * bits_a + block_n * bits_b) * block_k / 8
@@ -107,13 +107,13 @@ def plain_tile(tile: Mapping[str, Number], bits_a: Number, bits_b: Number, rate:
     )
 
 
-def rate(arch: Arch, bits: int) -> float:
-    """Operations per clock of a SIMD for elements of so many bits."""
+def matrix_rate(arch: Arch, bits: int) -> float:
+    """Return the operations per clock of a SIMD for elements with this number of bits."""
     return tiled.matrix_rate(arch, RATES[arch.name][bits])
 
 
-def columns(estimate: Estimate, shape: tuple[int, ...]) -> dict[str, Floats]:
-    """What trees see of an estimate, each number as an array of this shape."""
+def estimate_columns(estimate: Estimate, shape: tuple[int, ...]) -> dict[str, Floats]:
+    """Return the features from an estimate, each as an array of this shape."""
     return {
         name: np.broadcast_to(np.asarray(value, float), shape)
         for name, value in compute_estimate_features(estimate).items()

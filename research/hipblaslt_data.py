@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research import tensile
-from research.sources import measurements
+from research.sources import find_measurements
 from tilewright.base.errors import InvalidValueError
 
 
@@ -24,14 +24,14 @@ class Sweep:
 
 
 def load() -> Sweep:
-    """The first round of the sweep. Later rounds have other kernels for each problem, and so no common best."""
+    """Load the first round of the sweep. Later rounds have different kernels for each problem."""
     import pyarrow.parquet
 
-    path = measurements("hipblaslt_mi250x_fp16_sweep", "sweep.parquet")
+    path = find_measurements("hipblaslt_mi250x_fp16_sweep", "sweep.parquet")
     stored = pyarrow.parquet.read_table(path)
     table = {name: stored.column(name).to_numpy() for name in stored.column_names}
     first = np.array([name.startswith("Round1_") for name in table["round"]])
-    # The same name in both series is two builds: of matrix instructions of 16 and of 32.
+    # The same name in both series means two builds, with 16×16 and with 32×32 matrix instructions.
     labels = np.array(
         [f"{series} {name}" for series, name in zip(table["try"][first], table["kernel"][first], strict=True)]
     )
@@ -44,4 +44,4 @@ def load() -> Sweep:
         raise InvalidValueError(f"{path}: {first.sum()} timings of {us.size} pairs; the first round should be complete")
     plain = [name.partition(" ")[2] for name in names]
     left = (("timings of later rounds, whose kernels differ from problem to problem", int((~first).sum())),)
-    return Sweep(problems, us, tensile.columns(plain), tuple(plain), left)
+    return Sweep(problems, us, tensile.parse_names(plain), tuple(plain), left)

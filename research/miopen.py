@@ -1,4 +1,4 @@
-"""Choosing among the solvers that MIOpen's find-db lists for a convolution on gfx90a.
+"""Choose among the solvers that MIOpen's find-db lists for a convolution on gfx90a.
 
 The file lists at most the four fastest solvers, so every figure is *among listed solvers*. Solvers are whole
 algorithms, not tiles: there is no estimate of ours for them, only trees that see the problem and the solver's name.
@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from research.boost import Floats, Progress, Trees, fit_predict, side_by_side
+from research.boost import Floats, Progress, Trees, fit_predict, run_parallel
 from research.miopen_data import FindDb, load
 from research.table import Line, Remark, Target
 from tilewright.arch import load as load_gpu
@@ -20,24 +20,24 @@ from tilewright.learn.efficiency import evaluate_random, evaluate_scores
 from tilewright.learn.splits import check_apart, make_folds, merge_near
 
 DATA = "MIOpen gfx90a"
-# Geometries whose sizes all are within 19 % (2 to this power) are one layer, a little cut or grown.
+# Geometries whose sizes all differ by less than 19 % (2 to this power) count as one layer.
 NEAR = 0.25
-# Kinds that are never near each other lie this far apart.
+# The distance between different kinds, which are never neighbours.
 APART = 100.0
 TREES = Trees(rounds=250, leaves=255, rate=0.12, least_rows=20, columns=0.7)
 BOUNDED = Trees(rounds=100, leaves=63, rate=0.15, least_rows=20, columns=0.7)
 TARGETS = {"by problem": Target({"mean": 0.97, "p10": 0.88})}
-# Of the families of geometries, in a bounded run; and shares of the training families in a learning curve.
+# The share of families in a bounded run, and the shares of training families in a learning curve.
 SAMPLE = 0.12
 CURVE = (0.03, 0.1, 0.3, 1.0)
 
 
 def run(bounded: bool) -> list[Line | Remark]:
-    """Both splits with the baselines; `bounded` takes a fixed sample of the families of geometries."""
+    """Evaluate both splits with the baselines; `bounded` uses a fixed sample of the families."""
     say = Progress(DATA)
     db = load()
-    family = families(db)
-    found: list[Line | Remark] = [_left_out(db)]
+    family = find_families(db)
+    found: list[Line | Remark] = [_make_excluded_remark(db)]
     kept = np.ones(len(db.problems), bool)
     if bounded:
         names = np.unique(family)
@@ -48,7 +48,7 @@ def run(bounded: bool) -> list[Line | Remark]:
     for split, group in (("by problem", np.arange(len(family))), ("by family of geometries", family)):
         fold = np.full(len(family), -1)
         fold[kept] = make_folds(group[kept], 2, seed=7)
-        for method, score in _scores(db, fold, BOUNDED if bounded else TREES):
+        for method, score in _compute_scores(db, fold, BOUNDED if bounded else TREES):
             result = evaluate_scores(db.problem[rows], db.us[rows], score[rows])
             target = TARGETS.get(split) if method == "LightGBM" and not bounded else None
             found.append(target.line(data, split, method, result) if target else Line(data, split, method, result))
@@ -56,33 +56,33 @@ def run(bounded: bool) -> list[Line | Remark]:
     return found
 
 
-def families(db: FindDb) -> NDArray[np.int64]:
-    """Of each problem its family: geometries with sizes within 19 %, and all batches, types and directions of them."""
-    return merge_near(geometry_points(db), NEAR)
+def find_families(db: FindDb) -> NDArray[np.int64]:
+    """Find each problem's family: geometries that differ by less than 19 %, in any batch, type and direction."""
+    return merge_near(make_geometry_points(db), NEAR)
 
 
-def geometry_points(db: FindDb) -> Floats:
-    """Where a problem's geometry lies: sizes by their logarithm, kinds far apart."""
+def make_geometry_points(db: FindDb) -> Floats:
+    """Make the points of geometries for distances: logarithms of sizes, with different kinds far apart."""
     sizes = [np.log2(db.field(name)) for name in ("c", "k", "d", "h", "w")]
     kinds = ("dims", "fd", "fh", "fw", "sd", "sh", "sw", "dd", "dh", "dw", "g")
     return np.column_stack(sizes + [APART * db.field(name) for name in kinds])
 
 
-def check(db: FindDb, fold: NDArray[np.int64]) -> None:
-    """`LeakageError` unless every family is in one fold."""
-    check_apart(geometry_points(db), fold, NEAR)
+def check_split(db: FindDb, fold: NDArray[np.int64]) -> None:
+    """Raise `LeakageError` unless every family is in one fold."""
+    check_apart(make_geometry_points(db), fold, NEAR)
 
 
-def _scores(db: FindDb, fold: NDArray[np.int64], trees: Trees) -> list[tuple[str, Floats]]:
-    """The score of each row by each method; rows of problems without a fold keep 0."""
+def _compute_scores(db: FindDb, fold: NDArray[np.int64], trees: Trees) -> list[tuple[str, Floats]]:
+    """Score each row by each method; rows of problems without a fold keep 0."""
     rows = np.flatnonzero(fold[db.problem] >= 0)
     problem, solver, us, row_fold = (each[rows] for each in (db.problem, db.solver, db.us, fold[db.problem]))
-    features = problem_features(db)
-    near = score_by_nearest(problem, solver, us, row_fold, _neighbour_points(db), only_fastest=True)
+    features = make_problem_features(db)
+    near = score_by_nearest(problem, solver, us, row_fold, _make_neighbour_points(db), only_fastest=True)
     learned = np.zeros(len(rows))
     folds = np.unique(row_fold)
     tasks = [partial(_learn, db, features, rows[row_fold != each], rows[row_fold == each], trees) for each in folds]
-    for each, predicted in zip(folds, side_by_side(tasks), strict=True):
+    for each, predicted in zip(folds, run_parallel(tasks), strict=True):
         learned[row_fold == each] = predicted
     methods = {
         "one best solver": score_by_mean(problem, solver, us, row_fold),
@@ -100,13 +100,13 @@ def _scores(db: FindDb, fold: NDArray[np.int64], trees: Trees) -> list[tuple[str
 def _learn(
     db: FindDb, features: NDArray[np.float32], train: NDArray[np.int64], test: NDArray[np.int64], trees: Trees
 ) -> Floats:
-    """Logarithms of times, centred in each problem: what is common to all solvers decides nothing."""
+    """Predict logarithms of times, centred in each problem, because only differences matter."""
     number = np.unique(db.problem[train], return_inverse=True)[1]
     log_us, count = np.log(db.us[train]), np.bincount(number)
     target = log_us - (np.bincount(number, log_us) / count)[number]
     best = np.full(len(count), np.inf)
     np.minimum.at(best, number, db.us[train])
-    # Slow solvers matter less: they need only be told apart from fast ones.
+    # Slow solvers have less weight: the model must only separate them from fast ones.
     weight = np.sqrt(best[number] / db.us[train])
 
     def columns(rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -116,8 +116,8 @@ def _learn(
     return fit_predict(trees, (columns(train), target, weight), columns(test), [features.shape[1]])
 
 
-def problem_features(db: FindDb) -> NDArray[np.float32]:
-    """What trees see of a problem: its sizes, the product of matrices it is in its direction, and a roofline."""
+def make_problem_features(db: FindDb) -> NDArray[np.float32]:
+    """Make the features of problems: sizes, the sizes of the implicit GEMM, and a roofline."""
     f = {name: db.field(name) for name in ("n", "c", "d", "h", "w", "k", "do", "ho", "wo", "fd", "fh", "fw", "g")}
     taps, places = f["fd"] * f["fh"] * f["fw"], f["do"] * f["ho"] * f["wo"]
     source = f["n"] * f["c"] * f["d"] * f["h"] * f["w"]
@@ -135,7 +135,7 @@ def problem_features(db: FindDb) -> NDArray[np.float32]:
     roof = np.maximum(2 * macs / rate, moved / (gpu.memory.bandwidth_gbs * 1e3)) + gpu.compute.launch_us
     plain = [*f.values(), *(db.field(name) for name in ("direction", "dtype", "channels_last", "dims"))]
     plain += [db.field(name) for name in ("sd", "sh", "sw", "dh", "pd", "ph", "pw")]
-    # Vector widths and tiles ask for divisibility.
+    # Vector widths and tiles depend on divisibility.
     plain += [f["c"] % 32, f["k"] % 32, f["ho"] * f["wo"] % 32]
     tiles = np.ceil(m / 128) * np.ceil(n / 128)
     fill = m * n / (np.ceil(m / 64) * np.ceil(n / 64) * 64 * 64)
@@ -144,22 +144,22 @@ def problem_features(db: FindDb) -> NDArray[np.float32]:
     return np.column_stack(plain + [np.log2(each) for each in logs]).astype(np.float32)
 
 
-def _neighbour_points(db: FindDb) -> Floats:
-    """Where the nearest problem is looked for: same direction, type, layout and kind, then the most alike sizes."""
+def _make_neighbour_points(db: FindDb) -> Floats:
+    """Make the points for nearest neighbours: same direction, type, layout and kind, then similar sizes."""
     kinds = [APART * db.field(name) for name in ("direction", "dtype", "channels_last", "dims")]
     shape = [2 * db.field(name) for name in ("fd", "fh", "fw", "sh", "sw")]
     sizes = [np.log2(db.field(name)) for name in ("g", "n", "c", "k", "d", "h", "w", "ho", "wo")]
     return np.column_stack(kinds + shape + sizes)
 
 
-def _left_out(db: FindDb) -> Remark:
+def _make_excluded_remark(db: FindDb) -> Remark:
     return Remark(f"{DATA}: left out", ("what", "how many"), tuple((what, f"{many:,}") for what, many in db.left_out))
 
 
-def curve() -> Remark:
-    """Learning curve: one eighth of the families is judged, ever more of the others are trained on."""
+def make_curve() -> Remark:
+    """Make the learning curve: an eighth of the families is evaluated, a growing share of the others is trained on."""
     say, db = Progress(DATA), load()
-    family, features = families(db), problem_features(db)
+    family, features = find_families(db), make_problem_features(db)
     names = np.random.default_rng(7).permutation(family.max() + 1)
     judged, others = names[: len(names) // 8], names[len(names) // 8 :]
     test = np.flatnonzero(np.isin(family, judged)[db.problem])

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from research.sources import measurements
+from research.sources import find_measurements
 from tilewright.base.errors import FileFormatError, FileProblem, choose
 
 DIRECTIONS, DTYPES, LAYOUTS = "FBW", ("FP32", "FP16", "BF16", "INT8"), ("NCHW", "NCDHW", "NHWC", "NDHWC")
 FIELDS = (
     "direction dtype channels_last dims bias n c d h w k do ho wo fd fh fw pd ph pw sd sh sw dd dh dw g".split()  # noqa: SIM905
 )
-# What makes two problems the same layer: all but the batch, the type, the layout and the direction.
+# The fields that identify a layer: all except batch, type, layout and direction.
 GEOMETRY = [name for name in FIELDS if name not in ("direction", "dtype", "channels_last", "bias", "n")]
 
 
@@ -37,37 +37,37 @@ class FindDb:
     us: NDArray[np.float64]
     workspace: NDArray[np.float64]
     solvers: tuple[str, ...]
-    left_out: tuple[tuple[str, int], ...]  # what and how many
+    left_out: tuple[tuple[str, int], ...]  # causes and counts
 
     def field(self, name: str) -> NDArray[np.float64]:
         return self.problems[:, FIELDS.index(name)]
 
     @property
     def geometry(self) -> NDArray[np.int64]:
-        """Of each problem the number of its geometry."""
+        """The number of each problem's geometry."""
         columns = self.problems[:, [FIELDS.index(name) for name in GEOMETRY]]
         return np.unique(columns, axis=0, return_inverse=True)[1].ravel()
 
 
 def load(seed: int = 0) -> FindDb:
-    """All problems with at least two timed solvers. What is left out is counted."""
+    """Load all problems with at least two timed solvers, and count the excluded rows."""
     problems: list[list[float]] = []
     rows: list[tuple[int, int, float, float]] = []
     solvers: dict[str, int] = {}
     left_out: Counter[str] = Counter()
-    path = measurements("miopen", "gfx90a68.HIP.fdb.2024-10.txt.bz2")
+    path = find_measurements("miopen", "gfx90a68.HIP.fdb.2024-10.txt.bz2")
     with bz2.open(path, "rt") as file:
         for line in file:
             key, _, entries = line.rstrip("\n").partition("=")
-            timed = _timings(entries, left_out)
+            timed = _parse_timings(entries, left_out)
             if len(timed) < 2:
                 left_out["problems with fewer than two timed solvers"] += 1
                 left_out["timings of those problems"] += len(timed)
                 continue
             rows.extend((len(problems), solvers.setdefault(name, len(solvers)), us, size) for name, us, size in timed)
-            problems.append(read_key(key))
+            problems.append(parse_key(key))
     table = np.array(rows)
-    # The file's order is the answer: it must not reach a choice through ties.
+    # The file is sorted by time: shuffle it, so that ties do not reveal the answer.
     table = table[np.lexsort((np.random.default_rng(seed).random(len(table)), table[:, 0]))]
     return FindDb(
         np.array(problems, float),
@@ -80,8 +80,8 @@ def load(seed: int = 0) -> FindDb:
     )
 
 
-def _timings(entries: str, left_out: Counter[str]) -> list[tuple[str, float, float]]:
-    """Solver, microseconds and bytes of workspace of those that have a time."""
+def _parse_timings(entries: str, left_out: Counter[str]) -> list[tuple[str, float, float]]:
+    """Parse the solver, microseconds and workspace bytes of each entry with a time."""
     timed = {}
     for entry in entries.split(";"):
         solver, _, values = entry.partition(":")
@@ -97,8 +97,8 @@ def _timings(entries: str, left_out: Counter[str]) -> list[tuple[str, float, flo
     return list(timed.values())
 
 
-def read_key(key: str) -> list[float]:
-    """The numbers of a problem in the order of `FIELDS`."""
+def parse_key(key: str) -> list[float]:
+    """Parse the values of a problem in the order of `FIELDS`."""
     body, _, groups = key.partition("_g")
     parts = body.split("-")
     # The filter, the only field with an x so early, is the fourth in two dimensions and the fifth in three.
@@ -110,8 +110,8 @@ def read_key(key: str) -> list[float]:
     if len(rest) not in (8, 10):
         raise FileFormatError(key, [FileProblem("", f"{len(parts)} fields; known are 15 to 19")])
     n, pad, stride, dilation, bias, layout, *_, dtype, direction = rest
-    read = [int(first[0]), *_three(first[1:], 1)]
-    written = [int(k), *_three(second, 1)]
+    read = [int(first[0]), *_extend_to_three(first[1:], 1)]
+    written = [int(k), *_extend_to_three(second, 1)]
     source, result = (read, written) if direction == "F" else (written, read)
     return [
         DIRECTIONS.index(choose("direction", direction, DIRECTIONS)),
@@ -122,13 +122,13 @@ def read_key(key: str) -> list[float]:
         int(n),
         *source,
         *result,
-        *_three(filter_.split("x"), 1),
-        *_three(pad.split("x"), 0),
-        *_three(stride.split("x"), 1),
-        *_three(dilation.split("x"), 1),
+        *_extend_to_three(filter_.split("x"), 1),
+        *_extend_to_three(pad.split("x"), 0),
+        *_extend_to_three(stride.split("x"), 1),
+        *_extend_to_three(dilation.split("x"), 1),
         int(groups or 1),
     ]
 
 
-def _three(values: list[str], fill: int) -> list[int]:
+def _extend_to_three(values: list[str], fill: int) -> list[int]:
     return [fill] * (3 - len(values)) + [int(value) for value in values]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from research.sources import measurements, read_rows
+from research.sources import find_measurements, read_rows
 from tilewright.base.errors import choose
 
 Floats = NDArray[np.float64]
@@ -29,9 +29,9 @@ BITS = {
     "torch.int8": 8.0,
     "torch.bfloat16": 16.0,
 }
-# Share of mismatches, in per cent, above which a kernel is not one that could be used.
+# A kernel with more mismatches than this, in per cent, is not usable.
 LARGEST_ERROR = 5.0
-# What names of single families tell besides the tile; 0 where a name does not.
+# Further values in the names of some families; 0 if a name does not have them.
 FLAGS = (
     *("pipeline", "per_unit", "w", "split", "b_hint", "go", "xcd", "fp4_out"),
     *("atomic", "reduce", "tg", "pf", "ps", "vs", "one_stage", "sort"),
@@ -45,13 +45,13 @@ _ACTIVATION = re.compile(r"_(silu|swiglu|gelu)")
 
 @dataclass(frozen=True)
 class Candidates:
-    """Rows are candidates of problems. `numbers` and `words` hold what the row's problem is, `kernel` what its
-    kernel's name says."""
+    """Rows are candidates of problems. `numbers` and `words` describe the problem, `kernel` has the values in the
+    kernel's name."""
 
     problem: Integers
-    name: Integers  # of the kernel, block and stage, whatever the activation
-    us: Floats  # of all valid runs
-    us_right: Floats  # of those with a right result; nan if there is none
+    name: Integers  # number of kernel, block and stage, for any activation
+    us: Floats  # median of all valid runs
+    us_right: Floats  # median of runs with a correct result; nan if there are none
     numbers: dict[str, Floats]
     words: dict[str, NDArray[np.str_]]
     kernel: dict[str, Floats]
@@ -61,7 +61,7 @@ class Candidates:
         return np.isin(self.kernel["family"], [FAMILIES.index(name) for name in names])
 
     def only(self, rows: NDArray[np.bool_]) -> Candidates:
-        """Some of the rows, problems and names numbered anew."""
+        """Select rows, and number their problems and names again."""
         return Candidates(
             np.unique(self.problem[rows], return_inverse=True)[1],
             np.unique(self.name[rows], return_inverse=True)[1],
@@ -75,27 +75,27 @@ class Candidates:
 
 
 def load() -> Candidates:
-    """All candidates with a valid time."""
-    rows = read_rows(measurements("aiter_fmoe_profile", "fmoe_candidates.csv.gz"))
+    """Load all candidates with a valid time."""
+    rows = read_rows(find_measurements("aiter_fmoe_profile", "fmoe_candidates.csv.gz"))
     valid = [row for row in rows if row["valid"] == "True"]
     failed = Counter(f"runs that failed (time {row['us']})" for row in rows if row["valid"] != "True")
     runs: dict[tuple[str, ...], list[tuple[float, bool]]] = {}
     key_fields = (*WORDS, *NUMBERS, "kernelName", "block_m")
     for row in valid:
         key = tuple(row[field] for field in key_fields)
-        runs.setdefault(key, []).append((float(row["us"]), _right(row["err"])))
+        runs.setdefault(key, []).append((float(row["us"]), _is_right(row["err"])))
     keys = list(runs)
     columns = dict(zip(key_fields, (np.array(column) for column in zip(*keys, strict=True)), strict=True))
     problem_keys = ["|".join(key[:-2]) for key in keys]
     block_m = columns["block_m"].astype(float)
-    parsed = [kernel_numbers(key[-2], float(key[-1])) for key in keys]
+    parsed = [parse_kernel_name(key[-2], float(key[-1])) for key in keys]
     names = [f"{_ACTIVATION.sub('', key[-2])} {key[0]} {key[-1]}" for key in keys]
     wrong = sum(not right for timed in runs.values() for _, right in timed)
     return Candidates(
         np.unique(problem_keys, return_inverse=True)[1],
         np.unique(names, return_inverse=True)[1],
         np.array([np.median([us for us, _ in timed]) for timed in runs.values()]),
-        np.array([_median_right(timed) for timed in runs.values()]),
+        np.array([_compute_median_right(timed) for timed in runs.values()]),
         {field: columns[field].astype(float) for field in NUMBERS} | {"block_m": block_m},
         {field: columns[field] for field in WORDS},
         {field: np.array([each[field] for each in parsed]) for field in parsed[0]},
@@ -103,62 +103,64 @@ def load() -> Candidates:
     )
 
 
-def _right(error: str) -> bool:
-    """Whether a run's result was right; a run without that figure was not."""
+def _is_right(error: str) -> bool:
+    """Whether a run's result was correct; a run without an error figure was not."""
     try:
         return float(error.rstrip("%")) <= LARGEST_ERROR
     except ValueError:
         return False
 
 
-def _median_right(timed: list[tuple[float, bool]]) -> float:
+def _compute_median_right(timed: list[tuple[float, bool]]) -> float:
     right = [us for us, is_right in timed if is_right]
     return float(np.median(right)) if right else float("nan")
 
 
-def kernel_numbers(name: str, block_m: float) -> dict[str, float]:
-    """What a kernel's name says; of an assembly kernel it may be nothing but the tile."""
+def parse_kernel_name(name: str, block_m: float) -> dict[str, float]:
+    """Parse the values in a kernel's name; some names of assembly kernels have only the tile."""
     found = dict.fromkeys(FLAGS, 0.0)
     found |= {"family": 0.0, "block_m": block_m, "block_n": 128.0, "block_k": 128.0, "threads": 256.0}
     found |= {"waves_m": 1.0, "waves_n": 4.0, "split": 1.0, "b_hint": -1.0}
     if tile := _CK.search(name):
-        found |= _tile("ck", tile, ("threads", "block_m", "block_n", "block_k", "waves_m", "waves_n"))
-        found["pipeline"] = _number(name, r"_v(\d)_")
+        found |= _parse_tile("ck", tile, ("threads", "block_m", "block_n", "block_k", "waves_m", "waves_n"))
+        found["pipeline"] = _parse_number(name, r"_v(\d)_")
         if "FP4X2_FP4X2" in name:
             found["block_k"] *= 2  # CK counts pairs of fp4
     elif tile := _CK_TILE.search(name):
-        found |= _tile("cktile", tile, ("threads", "block_m", "block_n", "block_k", "waves_m", "waves_n", "per_unit"))
+        found |= _parse_tile(
+            "cktile", tile, ("threads", "block_m", "block_n", "block_k", "waves_m", "waves_n", "per_unit")
+        )
     elif tile := _FLYDSL.search(name):
-        found |= _tile("flydsl", tile, ("block_m", "block_n", "block_k"))
+        found |= _parse_tile("flydsl", tile, ("block_m", "block_n", "block_k"))
         found |= {
-            "w": _number(name, r"_w(\d)"),
-            "split": _number(name, r"_kb(\d+)", 1.0),
-            "xcd": _number(name, r"_xcd(\d)"),
+            "w": _parse_number(name, r"_w(\d)"),
+            "split": _parse_number(name, r"_kb(\d+)", 1.0),
+            "xcd": _parse_number(name, r"_xcd(\d)"),
         }
-        found |= {"b_hint": _number(name, r"_bnt(\d)", -1.0), "fp4_out": float(name.endswith("_fp4"))}
+        found |= {"b_hint": _parse_number(name, r"_bnt(\d)", -1.0), "fp4_out": float(name.endswith("_fp4"))}
         found |= {word: float(word in name) for word in ("atomic", "reduce", "sort")} | {"go": float("_go" in name)}
     elif tile := _ASM.search(name):
-        found |= _tile("asm", tile, ("block_m", "block_n"))
+        found |= _parse_tile("asm", tile, ("block_m", "block_n"))
         found |= {
-            "tg": _number(name, r"_(\d)tg"),
-            "pf": _number(name, r"_pf(\d)"),
+            "tg": _parse_number(name, r"_(\d)tg"),
+            "pf": _parse_number(name, r"_pf(\d)"),
             "one_stage": float("stage" not in name),
         }
         found |= {"ps": float("_ps_" in name), "vs": float("_vs_" in name)}
     return found
 
 
-def _tile(family: str, match: re.Match[str], fields: tuple[str, ...]) -> dict[str, float]:
+def _parse_tile(family: str, match: re.Match[str], fields: tuple[str, ...]) -> dict[str, float]:
     sizes = dict(zip(fields, (float(each) for each in match.groups()), strict=True))
     return {"family": float(FAMILIES.index(choose("family", family, FAMILIES)))} | sizes
 
 
-def _number(name: str, pattern: str, default: float = 0.0) -> float:
+def _parse_number(name: str, pattern: str, default: float = 0.0) -> float:
     found = re.search(pattern, name)
     return float(found[1]) if found else default
 
 
-def enough(data: Candidates, least: int, us: Floats) -> NDArray[np.bool_]:
-    """Rows of problems with at least that many candidates that have such a time."""
+def has_enough(data: Candidates, least: int, us: Floats) -> NDArray[np.bool_]:
+    """For each row, whether its problem has at least `least` candidates with a time in `us`."""
     timed = ~np.isnan(us)
     return timed & (np.bincount(data.problem, timed)[data.problem] >= least)

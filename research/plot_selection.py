@@ -1,7 +1,6 @@
-"""Draw the pictures of docs/selection.md: `python -m research.plot_selection`, or with the names of some.
+"""Draw the figures in docs/selection.md: `python -m research.plot_selection [NAME …]`.
 
-The first needs nothing but the package. The others read public measurements in ../shared/data, which are no part of
-the repository; the pictures are.
+The first figure needs only the package. The others need the public measurements in ../shared/data.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Floats = NDArray[np.float64]
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 
-# The GEMM of the first picture: C (m×4096) = A (m×4096) · B (4096×4096) in fp16 on an MI300X.
+# The GEMM of the first figure: C (m×4096) = A (m×4096) · B (4096×4096) in fp16 on an MI300X.
 GPU = "gfx942"
 SIDE = 4096
 GEMM = {"variant": "standard", "dtype_a": "fp16", "dtype_b": "fp16", "dtype_acc": "fp32", "dtype_c": "fp16"}
@@ -36,13 +35,13 @@ KERNELS = (
 # Mean, median and P10 of AMD's model on the 231 convolutions, as AMD published them: README of their folder.
 AMD = (93.05, 96.80, 79.21)
 KEPT = 10  # kernels of a portfolio
-HALVES = 20  # ways in which problems are divided
-SHOWN = 1  # the kernel whose terms are drawn
+HALVES = 20  # random divisions of the problems
+SHOWN = 1  # the index of the kernel whose terms are drawn
 TERMS = ("matrix", "lds", "vector", "latency", "l2", "memory", "launch")
 
 
-def estimates(kernel: dict[str, tuple[int, int, int]], m: NDArray[np.int64]) -> Estimate:
-    """The estimates of a kernel for every m."""
+def estimate_times(kernel: dict[str, tuple[int, int, int]], m: NDArray[np.int64]) -> Estimate:
+    """Estimate the times of a kernel for every m."""
     op, arch = find_op("gemm"), archs.load(GPU)
     assert op.cost is not None
     config = op.make_config(**GEMM, **kernel)
@@ -56,10 +55,10 @@ def estimates(kernel: dict[str, tuple[int, int, int]], m: NDArray[np.int64]) -> 
 
 
 def draw_terms(path: Path) -> None:
-    """Of one kernel what its time is made of, and of three what they reach, over the rows of a GEMM."""
+    """Draw the terms of one kernel's estimate, and the rates of three kernels, over m."""
     figure, (left, right) = create_figure(12.0, 4.8, columns=2)
     m = np.unique(np.concatenate([np.arange(1, 257), np.arange(256, 8193, 16)]))
-    shown = estimates(KERNELS[SHOWN], m)
+    shown = estimate_times(KERNELS[SHOWN], m)
     for colour, name in zip(COLOURS, TERMS, strict=True):
         left.plot(m, np.broadcast_to(shown.terms[name], m.shape), color=colour, linewidth=1.4, label=name)
     left.plot(m, shown.us, color="black", linewidth=2.2, label="the estimate")
@@ -69,7 +68,7 @@ def draw_terms(path: Path) -> None:
     left.legend(frameon=False, fontsize=9, ncols=2, loc="upper left")
     rates = []
     for colour, kernel in zip(COLOURS, KERNELS, strict=False):
-        rates.append(2e-6 * m * SIDE * SIDE / estimates(kernel, m).us)
+        rates.append(2e-6 * m * SIDE * SIDE / estimate_times(kernel, m).us)
         right.plot(m, rates[-1], color=colour, linewidth=1.4, label=f"block {'×'.join(map(str, kernel['block']))}")
     best = np.max(rates, axis=0)
     right.plot(m, best, color="black", linewidth=3.5, alpha=0.15, label="the best of them")
@@ -80,8 +79,8 @@ def draw_terms(path: Path) -> None:
     save_figure(figure, path)
 
 
-def convolutions() -> tuple[Floats, Floats]:
-    """Measured and estimated times of 231 forward convolutions with the 30 kernels that AMD's file names."""
+def load_convolutions() -> tuple[Floats, Floats]:
+    """Load measured and estimated times of 231 forward convolutions with the 30 kernels in AMD's file."""
     from research import conv_data
 
     found = conv_data.load()
@@ -91,8 +90,8 @@ def convolutions() -> tuple[Floats, Floats]:
     return measured, estimated
 
 
-def conv_choices() -> dict[str, Floats]:
-    """Of each way to choose the efficiency for each of the 231 convolutions; what learns has not seen the problem."""
+def evaluate_conv_choices() -> dict[str, Floats]:
+    """Evaluate each method on each of the 231 convolutions; models are trained on other problems."""
     from research import conv, conv_data
     from tilewright.learn import evaluation
     from tilewright.learn.baselines import score_by_mean, score_by_nearest
@@ -120,12 +119,12 @@ def conv_choices() -> dict[str, Floats]:
 
 
 def draw_cdf(path: Path) -> None:
-    """How many of the convolutions are computed how well, by way of choosing."""
+    """Draw the distribution of efficiencies for each method."""
     figure, axes = create_figure(8.5, 5.0)
     styles = {"random": ("#999999", "-"), "one best kernel": (COLOURS[4], "-"), "nearest neighbour": (COLOURS[3], "-")}
     styles |= {"estimate, unlucky of equals": (COLOURS[0], ":"), "estimate": (COLOURS[0], "-")}
     styles |= {"estimate and learned": (COLOURS[2], "-")}
-    for name, each in conv_choices().items():
+    for name, each in evaluate_conv_choices().items():
         colour, line = styles[name]
         share = np.arange(1, len(each) + 1) / len(each)
         axes.step(100 * np.sort(each), 100 * share, line, where="post", color=colour, linewidth=1.8)
@@ -147,8 +146,8 @@ def draw_cdf(path: Path) -> None:
     save_figure(figure, path)
 
 
-def in_halves(choosing: Floats, judging: Floats, keep: int) -> float:
-    """Mean efficiency on half of the problems of kernels chosen for the other half, over several halves."""
+def evaluate_halves(choosing: Floats, judging: Floats, keep: int) -> float:
+    """Return the mean efficiency on half of the problems of kernels chosen for the other half."""
     reached = []
     for seed in range(HALVES):
         order = np.random.default_rng(seed).permutation(len(judging))
@@ -158,20 +157,20 @@ def in_halves(choosing: Floats, judging: Floats, keep: int) -> float:
     return float(np.mean(reached))
 
 
-def leaving_out(times: Floats, keep: int) -> float:
-    """Mean efficiency on each problem of kernels chosen for the others."""
+def evaluate_leave_one_out(times: Floats, keep: int) -> float:
+    """Return the mean efficiency on each problem of kernels chosen for the others."""
     others = [choose_portfolio(np.delete(times, i, axis=0), keep).order for i in range(len(times))]
     return float(np.mean([evaluate_portfolio(times[[i]], order).coverage[-1] for i, order in enumerate(others)]))
 
 
 def draw_portfolio(path: Path) -> None:
-    """Mean efficiency over the number of kernels kept, for two sets of measurements."""
+    """Draw the mean efficiency over the number of kernels in a portfolio, for two sets of measurements."""
     from research import hipblaslt
 
     figure, (left, right) = create_figure(12.0, 4.6, columns=2)
     counts = range(1, KEPT + 1)
-    measured, estimated = convolutions()
-    table = hipblaslt.table()
+    measured, estimated = load_convolutions()
+    table = hipblaslt.make_table()
     gemms = table.sweep.us
     curves = {
         left: {
@@ -179,14 +178,16 @@ def draw_portfolio(path: Path) -> None:
             "chosen by estimates, nothing measured": [
                 evaluate_portfolio(measured, choose_portfolio(estimated, n).order).coverage[-1] for n in counts
             ],
-            "measured times of the other half of the problems": [in_halves(measured, measured, n) for n in counts],
+            "measured times of the other half of the problems": [
+                evaluate_halves(measured, measured, n) for n in counts
+            ],
         },
         right: {
             "chosen by measured times": [choose_portfolio(gemms, n).coverage[-1] for n in counts],
             "chosen by estimates, nothing measured": [
                 evaluate_portfolio(gemms, choose_portfolio(table.estimate, n).order).coverage[-1] for n in counts
             ],
-            "measured times of the other problems": [leaving_out(gemms, n) for n in counts],
+            "measured times of the other problems": [evaluate_leave_one_out(gemms, n) for n in counts],
         },
     }
     for axes, lines in curves.items():

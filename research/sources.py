@@ -1,4 +1,4 @@
-"""Where the public measurements lie: beside the repository, never in it."""
+"""Find the public measurements in ../shared/data, next to the repository."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 class MissingDataError(TilewrightError):
-    """Measurements that are not there."""
+    """A file of measurements is missing."""
 
 
-def measurements(*parts: str) -> Path:
-    """The path of a file of measurements, or an error that says where it should be."""
+def find_measurements(*parts: str) -> Path:
+    """Return the path of a file of measurements, or raise an error with the expected path."""
     path = DATA.joinpath(*parts)
     if not path.is_file():
         raise MissingDataError(
-            f"{path} is not there. The measurements are no part of the repository: put their folder beside it, "
-            "as ../shared/data."
+            f"{path} is missing. The measurements are not part of the repository: put them into ../shared/data. "
+            "research/README.md lists their sources."
         )
     return path
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a compressed CSV file, as text."""
+    """Read the rows of a compressed CSV file, as text."""
     with gzip.open(path, "rt", newline="") as file:
         return list(csv.DictReader(file))

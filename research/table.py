@@ -1,4 +1,4 @@
-"""Lines of the table that `research/evaluate.py` prints: what was chosen how, and whether it is good enough."""
+"""Lines of the table that `research/evaluate.py` prints: data, split, method, figures, target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.learn.efficiency import Efficiency
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """How well estimates order measured times where no best kernel is known: Spearman's rank correlation."""
+    """Spearman's rank correlation of estimated and measured times, for sets without a known best kernel."""
 
     rank: float
     rows: int
@@ -22,7 +22,7 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One method on one set of problems. `reached` is None where no target is set."""
+    """One method on one set of problems. `reached` is None without a target."""
 
     data: str
     split: str
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a line must reach, by name of a figure, as shares of one: `Target({"mean": 0.965, "p10": 0.92})`."""
+    """The figures that a line must reach, as shares of one: `Target({"mean": 0.965, "p10": 0.92})`."""
 
     least: Mapping[str, float]
 
@@ -61,7 +61,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A table of another form beside the figures: where an estimate is off, a learning curve, rows left out."""
+    """An additional table: deviations of an estimate, a learning curve, or excluded rows."""
 
     title: str
     columns: tuple[str, ...]

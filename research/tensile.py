@@ -1,4 +1,4 @@
-"""Kernels of Tensile by their names: tiles and vector widths. Its matrices are column-major."""
+"""Parse the names of Tensile kernels: tiles and vector widths. Tensile's matrices are column-major."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Columns = dict[str, NDArray[np.float64]]
 _TILE = re.compile(r"_MT(\d+)x(\d+)x(\d+)_")
 _MATRIX = re.compile(r"_MI(\d+)x(\d+)x(\d+)")
 _WAVE_TILE = re.compile(r"_MIWT(\d+)_(\d+)")
-# Fields of one number, and what holds where a name does not have them.
+# Fields with one number, and their defaults.
 _NUMBERS = {
     "one_buffer": ("1LDSB", 0),
     "load_width": ("GRVW", 8),
@@ -30,13 +30,13 @@ _NUMBERS = {
 }
 
 
-def columns(names: Sequence[str]) -> Columns:
-    """The numbers of kernels that use matrix instructions, a column for each."""
-    rows = [_numbers(name) for name in names]
+def parse_names(names: Sequence[str]) -> Columns:
+    """Parse the names of kernels with matrix instructions into a column for each value."""
+    rows = [_parse_name(name) for name in names]
     return {key: np.array([row[key] for row in rows], float) for key in rows[0]}
 
 
-def _numbers(name: str) -> dict[str, int]:
+def _parse_name(name: str) -> dict[str, int]:
     tile, matrix, wave_tile = _TILE.search(name), _MATRIX.search(name), _WAVE_TILE.search(name)
     if tile is None or matrix is None or wave_tile is None:
         raise InvalidValueError(f"no tile, matrix instruction and wave tile in the Tensile name {name!r}")

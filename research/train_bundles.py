@@ -1,9 +1,9 @@
-"""Train the bundles that come with Tilewright anew, from the public measurements beside the repository.
+"""Train the bundles that Tilewright ships, from the public measurements in ../shared/data.
 
-    python -m research.train_bundles            write them
-    python -m research.train_bundles --check    exit code 1 if what would be written differs from what is there
+    python -m research.train_bundles            write the bundles
+    python -m research.train_bundles --check    write nothing; exit code 1 if a bundle is stale
 
-Recipes are fixed here, with their seeds: the same measurements, estimates and version of LightGBM give the same bytes.
+Training configs and seeds are fixed here: the same measurements, estimates and LightGBM version give the same bytes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tilewright.learn.training import train
 OPS = Path(__file__).resolve().parents[1] / "src" / "tilewright" / "ops"
 
 
-def conv_forward(folder: Path) -> None:
-    """Forward convolutions in bf16 on gfx950: 230 distinct problems × 13 kernels, medians of 6,930 timings."""
+def train_conv_forward(folder: Path) -> None:
+    """Train on forward convolutions in bf16 on gfx950: 230 problems × 13 kernels, medians of 6,930 timings."""
     data = conv_data.load().data
     found = evaluate_config(data, conv.KERNELS)
     model = train(data, conv.KERNELS)
@@ -36,16 +36,16 @@ def conv_forward(folder: Path) -> None:
     write_bundle(folder, model, data, about)
 
 
-BUNDLES: Mapping[str, Callable[[Path], None]] = {"grouped_conv/bundles/forward_bf16_gfx950": conv_forward}
+BUNDLES: Mapping[str, Callable[[Path], None]] = {"grouped_conv/bundles/forward_bf16_gfx950": train_conv_forward}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare with what is there instead of writing")
+    parser.add_argument("--check", action="store_true", help="compare with the shipped bundles instead of writing")
     arguments = parser.parse_args()
     stale = 0
-    for place, make in BUNDLES.items():
-        folder = OPS / place
+    for name, make in BUNDLES.items():
+        folder = OPS / name
         if not arguments.check:
             make(folder)
             size = sum(file.stat().st_size for file in folder.iterdir())
@@ -55,7 +55,7 @@ def main() -> int:
             made = Path(temporary) / folder.name
             make(made)
             same = folder.is_dir() and digest_tree(made) == digest_tree(folder)
-        print(f"{place}: {'as it is made' if same else 'stale: run research/train_bundles.py'}")
+        print(f"{name}: {'up to date' if same else 'stale: run `make bundles`'}")
         stale += not same
     return 1 if stale else 0
 

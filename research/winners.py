@@ -1,7 +1,7 @@
-"""Estimated against measured time of tuned GEMMs: no choice can be judged, for only winners are listed.
+"""Compare estimated and measured times of tuned GEMMs. Choices cannot be evaluated: only winners are listed.
 
-A rank correlation of 0.9 is little: times span five decades, and a bare roofline passes it. What tells is how it is
-within bands of sizes, and by how much the estimate is off there.
+A rank correlation of 0.9 is weak evidence: times span five decades, and a roofline reaches it, too. The correlation and
+the deviations within bands of sizes are more informative.
 """
 
 from __future__ import annotations
@@ -12,40 +12,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.boost import Floats, Progress
-from research.foreign import gpu, plain_tile, rate
+from research.foreign import load_gpu, make_plain_tile, matrix_rate
 from research.table import Correlation, Line, Remark, Target
-from research.winners_data import Winners, load, without
+from research.winners_data import Winners, exclude, load
 from tilewright.arch import Arch
 from tilewright.ops.cost_model import tiled
 
-# Microseconds from sizes, tile, bits of an element and GPU.
+# Estimates microseconds from sizes, tile, bits of an element and GPU.
 Estimator = Callable[[Mapping[str, Floats], Mapping[str, Floats], int, Arch], Floats]
 
 DATA = "tuned GEMM winners"
 TARGET = Target({"rank": 0.9})
 PRODUCTS = {"304": "304 MI300X", "256": "256 MI350X, MI355X", "80": "80 MI308X", "64": "64 unknown", "96": "96 unknown"}
-# For kernels whose name has no tile, and to see what the tile is worth: usual tiles, whole and with k in four parts.
+# Usual tiles, with k whole or in four parts: for kernels without a tile in the name, and for comparison.
 USUAL = (
     *((16, 64, 256), (16, 128, 256), (32, 64, 256), (64, 64, 128)),
     *((64, 128, 128), (128, 128, 128), (128, 256, 64), (256, 256, 64)),
 )
-# Faster than this share of what the roofline allows is no time of this GPU.
+# Times below this share of the roofline's cannot be from this GPU.
 IMPOSSIBLE = 0.3
 BANDS = (1, 16, 64, 256, 1024, 4096, np.inf)
-# A group of fewer rows has no figure of its own.
+# Groups with fewer rows are not listed.
 FEWEST = 30
-FAR = 0.1  # times of two kernels of a problem that differ by more than measuring does
+FAR = 0.1  # a difference of log times that exceeds measurement noise
 
 
 def run(bounded: bool) -> list[Line | Remark]:  # noqa: ARG001  (a few seconds either way)
-    """Rank correlations by GPU, and where the estimate is off."""
+    """Compute rank correlations by GPU, and tables of the estimate's deviations."""
     say, data = Progress(DATA), load()
     rows = len(data.us) + sum(many for _, many in data.left_out)
-    roof = _filled(data, _roofline)
+    roof = _estimate_all(data, _compute_roofline)
     impossible = data.us < IMPOSSIBLE * roof
-    data, roof = without(data, f"faster than {IMPOSSIBLE:g} of the roofline", impossible), roof[~impossible]
-    usual = _filled(data, _usual)
-    named = np.where(data.tile["block_m"] > 0, _filled(data, _named), usual)
+    data, roof = exclude(data, f"faster than {IMPOSSIBLE:g} of the roofline", impossible), roof[~impossible]
+    usual = _estimate_all(data, _estimate_usual_tiles)
+    named = np.where(data.tile["block_m"] > 0, _estimate_all(data, _estimate_named_tile), usual)
     say(f"{len(data.us):,} of {rows:,} rows estimated")
     found: list[Line | Remark] = [
         Remark(
@@ -56,37 +56,37 @@ def run(bounded: bool) -> list[Line | Remark]:  # noqa: ARG001  (a few seconds e
     for name in sorted(set(data.gpu.tolist()), key=lambda each: -np.sum(data.gpu == each)):
         here = data.gpu == name
         for method, estimate in methods.items():
-            result = Correlation(_rank(estimate[here], data.us[here]), int(here.sum()))
+            result = Correlation(_rank_correlation(estimate[here], data.us[here]), int(here.sum()))
             label, known = f"{DATA}, {PRODUCTS.get(name, name)}", name in PRODUCTS and method.endswith("kernel's tile")
             line = TARGET.line if known else Line
             found.append(line(label, "no training", method, result))
-    found += [_off(data, named, roof, kind, column) for kind, column in _kinds(data).items()]
-    found.append(_pairs(data, named))
+    found += [_make_deviation_table(data, named, roof, kind, column) for kind, column in _make_columns(data).items()]
+    found.append(_make_pairs_table(data, named))
     return found
 
 
-def _parts(data: Winners) -> Iterator[tuple[Arch, int, NDArray[np.bool_]]]:
-    """Rows that share a GPU and a type."""
+def _iterate_parts(data: Winners) -> Iterator[tuple[Arch, int, NDArray[np.bool_]]]:
+    """Yield the rows of each GPU and type."""
     for units, bits in sorted(set(zip(data.units.tolist(), data.bits.tolist(), strict=True))):
-        yield gpu(int(units)), int(bits), (data.units == units) & (data.bits == bits)
+        yield load_gpu(int(units)), int(bits), (data.units == units) & (data.bits == bits)
 
 
-def _filled(data: Winners, of: Estimator) -> Floats:
-    """Estimates of all rows, made for each GPU and type."""
+def _estimate_all(data: Winners, estimator: Estimator) -> Floats:
+    """Estimate all rows, for each GPU and type."""
     us = np.empty(len(data.us))
-    for arch, bits, here in _parts(data):
+    for arch, bits, here in _iterate_parts(data):
         sizes = {name: column[here] for name, column in data.sizes.items()}
-        us[here] = of(sizes, {name: column[here] for name, column in data.tile.items()}, bits, arch)
+        us[here] = estimator(sizes, {name: column[here] for name, column in data.tile.items()}, bits, arch)
     return us
 
 
-def _named(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, arch: Arch) -> Floats:
+def _estimate_named_tile(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, arch: Arch) -> Floats:
     known = tile["block_m"] > 0
     block = {name: np.where(known, tile[name], 64.0) for name in ("block_m", "block_n", "block_k")}
     return _estimate(sizes, block, tile["split"], bits, arch)
 
 
-def _usual(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, arch: Arch) -> Floats:  # noqa: ARG001
+def _estimate_usual_tiles(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, arch: Arch) -> Floats:  # noqa: ARG001
     made = []
     for sides in USUAL:
         block = {name: np.float64(side) for name, side in zip(("block_m", "block_n", "block_k"), sides, strict=True)}
@@ -96,10 +96,10 @@ def _usual(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, a
 
 def _estimate(sizes: Mapping[str, Floats], block: Mapping[str, object], split: object, bits: int, arch: Arch) -> Floats:
     m, n, k, batch = (sizes[name] for name in ("m", "n", "k", "batch"))
-    # Names rarely tell the waves: four, side by side over few rows.
+    # Names rarely contain the waves: assume four, in a row along n if the tile has few rows.
     flat = np.asarray(block["block_m"]) < 32
     waves = {"waves_m": np.where(flat, 1.0, 2.0), "waves_n": np.where(flat, 4.0, 2.0)}
-    tile = plain_tile({**block, **waves}, float(bits), float(bits), rate(arch, bits))
+    tile = make_plain_tile({**block, **waves}, float(bits), float(bits), matrix_rate(arch, bits))
     product = tiled.BatchedGemmSizes(
         m=m,
         n=n,
@@ -112,16 +112,16 @@ def _estimate(sizes: Mapping[str, Floats], block: Mapping[str, object], split: o
     return np.asarray(tiled.estimate_problem(product, tiled.compute_loop_cost(tile, arch), arch).us, float)
 
 
-def _roofline(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, arch: Arch) -> Floats:  # noqa: ARG001
+def _compute_roofline(sizes: Mapping[str, Floats], tile: Mapping[str, Floats], bits: int, arch: Arch) -> Floats:  # noqa: ARG001
     m, n, k, batch = (sizes[name] for name in ("m", "n", "k", "batch"))
     compute = arch.compute
-    peak = rate(arch, bits) * compute.units * compute.simds_per_unit * compute.clock_mhz
+    peak = matrix_rate(arch, bits) * compute.units * compute.simds_per_unit * compute.clock_mhz
     moved = batch * ((m + n) * k * bits / 8 + 2 * m * n)
     return np.maximum(2 * batch * m * n * k / peak, moved / (arch.memory.bandwidth_gbs * 1e3))
 
 
-def _kinds(data: Winners) -> dict[str, NDArray[np.str_]]:
-    """The columns by which it is told where the estimate is off."""
+def _make_columns(data: Winners) -> dict[str, NDArray[np.str_]]:
+    """Make the columns by which deviations are grouped."""
     band = np.searchsorted(BANDS, data.sizes["m"])
     lower = [1, *(int(each) + 1 for each in BANDS[:-1])]
     texts = [
@@ -132,35 +132,35 @@ def _kinds(data: Winners) -> dict[str, NDArray[np.str_]]:
     return {"rows of A": np.array(texts)[band], "op": data.op, "family of kernels": data.family}
 
 
-def _off(data: Winners, estimate: Floats, roof: Floats, kind: str, column: NDArray[np.str_]) -> Remark:
+def _make_deviation_table(data: Winners, estimate: Floats, roof: Floats, kind: str, column: NDArray[np.str_]) -> Remark:
     rows, ratio = [], data.us / estimate
     for name in sorted(set(data.gpu.tolist()), key=lambda each: -np.sum(data.gpu == each)):
-        for value in sorted(set(column[data.gpu == name].tolist()), key=_leading):
+        for value in sorted(set(column[data.gpu == name].tolist()), key=_sort_key):
             here = (data.gpu == name) & (column == value)
             if here.sum() < FEWEST:
                 continue
-            ranks = [f"{_rank(each[here], data.us[here]):.3f}" for each in (estimate, roof)]
+            ranks = [f"{_rank_correlation(each[here], data.us[here]):.3f}" for each in (estimate, roof)]
             spread = [f"{each:.2f}" for each in np.percentile(ratio[here], [10, 50, 90])]
             rows.append((PRODUCTS.get(name, name), value, f"{here.sum():,}", *ranks, *spread))
     columns = ("units", kind, "rows", "rank", "rank of roofline", "measured / estimated: P10", "median", "P90")
     return Remark(f"{DATA}: where the estimate is off, by {kind}", columns, tuple(rows))
 
 
-def _leading(text: str) -> tuple[int, str]:
-    """Bands by their number, other words by the alphabet."""
+def _sort_key(text: str) -> tuple[int, str]:
+    """Sort bands by number, other words alphabetically."""
     head = text.partition(" ")[0]
     return int(head) if head.isdigit() else 0, text
 
 
-def _pairs(data: Winners, estimate: Floats) -> Remark:
-    """Of two kernels of one problem with times clearly apart: how often the estimate has the faster one first."""
+def _make_pairs_table(data: Winners, estimate: Floats) -> Remark:
+    """Count how often the estimate orders two kernels of a problem with clearly different times correctly."""
     known = data.tile["block_m"] > 0
     keys = np.column_stack([*data.sizes.values(), data.bits, np.unique(data.gpu + data.op, return_inverse=True)[1]])
     problem = np.unique(keys[known], axis=0, return_inverse=True)[1].ravel()
     order = np.argsort(problem, kind="stable")
     measured, guessed, problem = np.log(data.us[known][order]), np.log(estimate[known][order]), problem[order]
     right = wrong = alike = 0
-    # Rows of a problem lie together: compare each with those that follow at every distance.
+    # The rows of a problem are adjacent: compare each with the following ones at every distance.
     for step in range(1, int(np.bincount(problem).max())):
         gap, guess = (each[step:] - each[:-step] for each in (measured, guessed))
         clear = (problem[step:] == problem[:-step]) & (np.abs(gap) > FAR)
@@ -172,7 +172,7 @@ def _pairs(data: Winners, estimate: Floats) -> Remark:
     return Remark(f"{DATA}: two kernels of a problem, more than 10 % apart", columns, (row,))
 
 
-def _rank(estimate: Floats, us: Floats) -> float:
+def _rank_correlation(estimate: Floats, us: Floats) -> float:
     from scipy.stats import spearmanr
 
     return float(spearmanr(estimate, us)[0])

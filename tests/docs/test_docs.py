@@ -95,7 +95,7 @@ def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.compile
 @pytest.mark.parametrize("page", _COMPILED, ids=name_of)
 def test_python_examples_that_compile_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(b.parts for b in blocks(page) if b.compiles and "print(" in b.text)
+    assert all(b.shown for b in blocks(page) if b.compiles and "print(" in b.text)
     monkeypatch.chdir(tmp_path)
     follow(page, compiled=True)
 
@@ -106,8 +106,8 @@ def follow(page: Path, *, compiled: bool) -> None:
     for block in blocks(page):
         if block.language == "python" and block.run and (compiled or not block.compiles):
             printed = run_python(page, block, names)
-            if block.parts:
-                check_output(block.parts, printed)
+            if block.shown:
+                check_output(block.shown, printed)
 
 
 def test_the_reference_is_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:

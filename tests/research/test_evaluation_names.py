@@ -13,7 +13,7 @@ TENSILE = (
 
 
 def test_a_tensile_name() -> None:
-    got = {name: column.tolist() for name, column in tensile.columns([TENSILE]).items()}
+    got = {name: column.tolist() for name, column in tensile.parse_names([TENSILE]).items()}
     assert (got["block_m"], got["block_n"]) == ([64.0], [48.0])
     assert (got["block_k"], got["mma"], got["mma_k"]) == ([32.0], [16.0], [16.0])
     assert (got["repeat_m"], got["repeat_n"], got["waves_m"], got["waves_n"]) == ([1.0], [3.0], [4.0], [1.0])
@@ -23,11 +23,11 @@ def test_a_tensile_name() -> None:
 
 def test_a_tensile_name_without_matrix_instructions_is_refused() -> None:
     with pytest.raises(InvalidValueError, match="no tile, matrix instruction"):
-        tensile.columns(["Cijk_Ailk_Bljk_HHS_BH_MT64x48x32_SN"])
+        tensile.parse_names(["Cijk_Ailk_Bljk_HHS_BH_MT64x48x32_SN"])
 
 
 def problem(key: str) -> dict[str, float]:
-    return dict(zip(miopen_data.FIELDS, miopen_data.read_key(key), strict=True))
+    return dict(zip(miopen_data.FIELDS, miopen_data.parse_key(key), strict=True))
 
 
 def test_a_forward_problem_of_two_dimensions() -> None:
@@ -54,9 +54,9 @@ def test_three_layouts_in_a_key() -> None:
 
 def test_an_unknown_key_is_refused() -> None:
     with pytest.raises(TilewrightError, match="16 fields"):
-        miopen_data.read_key("64-56-56-1x1-128-56-56-16-0x0-1x1-1x1-0-NHWC-NHWC-FP16-F")
+        miopen_data.parse_key("64-56-56-1x1-128-56-56-16-0x0-1x1-1x1-0-NHWC-NHWC-FP16-F")
     with pytest.raises(UnknownValueError, match="'FP8'"):
-        miopen_data.read_key("64-56-56-1x1-128-56-56-16-0x0-1x1-1x1-0-NCHW-FP8-F")
+        miopen_data.parse_key("64-56-56-1x1-128-56-56-16-0x0-1x1-1x1-0-NCHW-FP8-F")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_an_unknown_key_is_refused() -> None:
     ],
 )
 def test_names_of_moe_kernels(name: str, expected: dict[str, float]) -> None:
-    got = moe_data.kernel_numbers(name, 16.0)
+    got = moe_data.parse_kernel_name(name, 16.0)
     assert {key: got[key] for key in expected} == expected
 
 
@@ -98,4 +98,4 @@ def test_names_of_moe_kernels(name: str, expected: dict[str, float]) -> None:
     ],
 )
 def test_names_of_winners(name: str, split: int, expected: tuple[str, tuple[int, int, int, int]]) -> None:
-    assert winners_data.read_name(name, split) == expected
+    assert winners_data.parse_name(name, split) == expected

@@ -32,12 +32,12 @@ def test_what_is_printed() -> None:
         Remark("left out", ("what", "how many"), (("broken rows", "12"),)),
     ]
     out = io.StringIO()
-    evaluate.show(lines, Console(file=out, width=200))
+    evaluate.print_tables(lines, Console(file=out, width=200))
     text = out.getvalue()
     assert "97.0" in text and "1,234" in text and "rank 0.985" in text
     assert text.count("✓") == 1 and text.count("✗") == 1
     assert "left out" in text and "broken rows" in text
-    stored = json.loads(json.dumps(evaluate.as_json(lines)))
+    stored = json.loads(json.dumps(evaluate.to_json(lines)))
     assert stored["lines"][1]["reached"] is False
     assert stored["lines"][0]["result"]["p10"] == 0.921
     assert stored["remarks"][0]["rows"] == [["broken rows", "12"]]
@@ -49,7 +49,7 @@ def test_the_table_in_markdown() -> None:
         Target({"mean": 0.96}).line("d", "s", "two", GOOD),
         Line("e", "s", "one", GOOD),
     ]
-    head, rule, *rows = evaluate.markdown(lines).splitlines()
+    head, rule, *rows = evaluate.format_markdown(lines).splitlines()
     assert {text.count("|") for text in (head, rule, *rows)} == {12}
     assert rows[0] == "| d | s | one | 97.0 | 100.0 | 92.1 | 50.0 | 30.0 | 80.0 | 1,234 |  |"
     assert rows[1].startswith("|  |  | two |") and rows[1].endswith("mean ≥ 96 ✓ |")
