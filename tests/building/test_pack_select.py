@@ -125,7 +125,7 @@ def test_a_program_gets_what_was_learned(
     artifacts: list[Artifact], program: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     pytest.importorskip("lightgbm")
-    from ranking_in_c import random_bundle
+    from c_ranking import random_bundle
 
     op = find_op("grouped_conv")
     own = sorted((kernel for kernel in KERNELS if kernel.op == op.name), key=lambda kernel: kernel.slug)

@@ -1,4 +1,4 @@
-"""The public forward measurements of CK Tile, and what padding weights along the wrong axis does to an output.
+"""The public forward measurements of CK Tile, and the effect of padding weights along the wrong axis.
 
 A harness that pads K output channels up to K + p must add p filters: (K, Y, X, C) becomes (K + p, Y, X, C). If it adds
 p rows to each filter instead, (K, Y + p, X, C), the kernel still reads the memory as K + p filters of Y rows. Most of

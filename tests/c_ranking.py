@@ -1,4 +1,4 @@
-"""Rankings that are compiled with the system's C compiler and called from Python, and random problems for them."""
+"""Compile rankings with the system's C compiler, call them from Python, and draw random problems for them."""
 
 from __future__ import annotations
 
