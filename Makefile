@@ -1,4 +1,4 @@
-# What developers and CI run. Not a build system: the package is pure Python.
+# Commands for developers and CI. The package is pure Python, so this is not a build system.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -14,11 +14,11 @@ setup: ## a virtual environment with the package and the development tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --editable '.[dev]'
 
-install: ## all that CI needs: packages of PyPI and of Debian side by side, then CK Tile's headers
+install: ## everything for CI: packages from PyPI and Debian at once, then CK Tile's headers
 	$(MAKE) -j2 setup debian
 	$(MAKE) toolchain
 
-debian: ## the packages of Debian that the toolchain and the tests need
+debian: ## the Debian packages for the toolchain and the tests
 	tools/install-debian $$(tools/install-toolchain --list) chromium
 
 toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
@@ -30,15 +30,15 @@ browser: ## Chromium (Debian), for the tests that open reports
 	tools/install-debian chromium
 
 fmt: ## format the code
-	$(BIN)/ruff format src tests tools examples
-	$(BIN)/ruff check --fix src tests tools examples
+	$(BIN)/ruff format src tests research tools examples
+	$(BIN)/ruff check --fix src tests research tools examples
 
 check: ## lint, format, types, layers, spelling, generated documents
-	$(BIN)/ruff check src tests tools examples
-	$(BIN)/ruff format --check src tests tools examples
+	$(BIN)/ruff check src tests research tools examples
+	$(BIN)/ruff format --check src tests research tools examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/codespell src tests tools examples docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
+	$(BIN)/codespell src tests research tools examples docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
 	$(BIN)/python tools/make_docs.py --check
 
 test: ## the fast tests: no compiler, no GPU, no server, no cluster (up to 3 minutes)
@@ -47,56 +47,56 @@ test: ## the fast tests: no compiler, no GPU, no server, no cluster (up to 3 min
 kernels: ## build the kernels that CI's tests share, the longest first (tests/ci_kernels.txt)
 	$(BIN)/python tools/ci_kernels.py build --jobs $(JOBS)
 
-test-ci: kernels ## what CI runs: all tests but those marked `deep`, with a time budget for each folder
+test-ci: kernels ## CI's tests: all except those marked `deep`, with a time budget for each folder
 	$(BIN)/pytest --tier ci --budgets -n $(JOBS) --dist worksteal
 
-test-deep: ## every test and every table, in parts; goes on where it was stopped (hours)
+test-deep: ## every test and every table, in parts; continues where it was stopped (hours)
 	$(BIN)/python tools/deep_tests.py --jobs $(JOBS)
 
-docs: ## write the generated documents anew
+docs: ## update the generated documents
 	$(BIN)/python tools/make_docs.py
 
 site: ## the documentation as a site in build/site, with links checked
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 truth: ## compare the rules with the compiler on a large sample (about an hour)
-	$(BIN)/python tools/truth.py --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md
+	$(BIN)/python -m tests.proof.truth --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md
 
-bench-render: ## our rendering beside CK's tile_engine builder, in one run
+bench-render: ## rendering compared with CK's tile_engine builder
 	$(BIN)/python tools/bench_render.py
 
-bench-compile: ## what a kernel costs to compile beside the plain unit, and several at once (about 10 minutes)
+bench-compile: ## compile time of a kernel compared with the plain unit, and of several at once (about 10 minutes)
 	$(BIN)/python tools/bench_compile.py --out docs/bench-compile.md
 
-bench-dispatch: ## what `registry.run` costs beside a bare call of the same kernel
+bench-dispatch: ## overhead of `registry.run` compared with a bare call of the same kernel
 	$(BIN)/python tools/bench_dispatch.py
 
 bench-journal: ## time and memory of a million records: resume, merge, export, query (about 5 minutes)
 	$(BIN)/python tools/bench_journal.py --records 1000000
 
-bench-select: ## what choosing a kernel costs, beside a look-up and LightGBM's own predict
+bench-select: ## time to select a kernel, compared with a look-up and LightGBM's own predict
 	$(BIN)/python tools/bench_select.py
 
-bench-verify: ## what verifying a GEMM costs the host, once for a problem and for each kernel
+bench-verify: ## host time to verify a GEMM, once for a problem and for each kernel
 	$(BIN)/python tools/bench_verify.py
 
-bench-cluster: ## what a task costs beside bare Ray, in one run (a few minutes)
+bench-cluster: ## overhead of a task compared with bare Ray (a few minutes)
 	$(BIN)/python tools/bench_cluster.py --out docs/bench-cluster.md
 
-evaluate: ## choices beside the best that was measured, on ../shared/data (about 15 minutes)
-	$(BIN)/python tools/evaluate.py
+evaluate: ## selected kernels compared with the best measured ones, on ../shared/data (about 15 minutes)
+	$(BIN)/python -m research.evaluate
 
-bundles: ## train the shipped models anew from ../shared/data
-	$(BIN)/python tools/train_bundles.py
+bundles: ## train the shipped models again from ../shared/data
+	$(BIN)/python -m research.train_bundles
 
-bench-emulator: ## the emulated device's engines on one GEMM (a few minutes)
+bench-emulator: ## the speed of the emulated device's engines on a GEMM (a few minutes)
 	$(BIN)/python tools/bench_emulator.py --out docs/bench-emulator.md
 
-verified: ## the kernels of the truth sample, run on the emulated device in strict mode (about half an hour)
-	$(BIN)/python tools/verified.py --jobs $(JOBS) --out docs/verified.md
+verified: ## verify the truth sample's kernels on the emulated device in strict mode (about half an hour)
+	$(BIN)/python -m tests.proof.verified --jobs $(JOBS) --out docs/verified.md
 
-mutations: ## would a wrong kernel be noticed? one changed instruction at a time, on the emulated device
-	$(BIN)/python tools/mutations.py --out docs/mutations.md
+mutations: ## does `verify` notice wrong kernels? changes one instruction at a time (hours)
+	$(BIN)/python -m tests.proof.mutations --out docs/mutations.md
 
-clean: ## remove what the tools left
+clean: ## remove caches and build output
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ci_kernels import LIST, STORE, changed_source, name_of, read_list
+from ci_kernels import LIST, STORE, change_source, format_name, read_list
 from tilewright.base import knobs
 from tilewright.building.builder import build_compile_jobs, build_kernels
 from tilewright.building.compile_costs import costs_file
@@ -106,7 +106,7 @@ def _listed() -> frozenset[str]:
 
 def in_ci(kernel: Kernel, change: str = "") -> bool:
     """Whether CI builds the kernel, or its source with the change of that name."""
-    return name_of(kernel, change) in _listed()
+    return format_name(kernel, change) in _listed()
 
 
 def tiered(cases: Iterable[Any], kernels_of: Callable[[Any], Iterable[Kernel]]) -> list[Any]:
@@ -133,7 +133,7 @@ def tried(kernel: Kernel, change: str = "") -> Artifact | Failure:
     """What the build engine makes of a kernel, whatever the rules say about it, and of its changed source."""
     check_listed(kernel, change)
     source = render_unchecked(kernel)
-    unit = CompileJob(changed_source(source, change) if change else source, find_toolchain())
+    unit = CompileJob(change_source(source, change) if change else source, find_toolchain())
     return build_compile_jobs([unit], jobs=1, tiers=Tiers(STORE)).results[kernel]
 
 
@@ -147,4 +147,4 @@ def built_unchecked(kernel: Kernel, change: str = "") -> Artifact:
 def check_listed(kernel: Kernel, change: str = "") -> None:
     """Fail in the CI tier for a kernel that CI does not build."""
     if _Tier.ci and not in_ci(kernel, change):
-        pytest.fail(f"{name_of(kernel, change)} is not in CI's list of kernels. {ADVICE}", pytrace=False)
+        pytest.fail(f"{format_name(kernel, change)} is not in CI's list of kernels. {ADVICE}", pytrace=False)

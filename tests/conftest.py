@@ -10,31 +10,31 @@ from hypothesis import HealthCheck, settings
 
 from tilewright import ops
 
-pytest_plugins = ["redis_server", "hip_shim_first", "time_budget", "built_kernels"]
+pytest_plugins = ["redis_server", "hip_shim_plugin", "time_budget", "built_kernels"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--update-golden", action="store_true", help="update the golden files")
 
 
-# The machine that runs the tests may be busy compiling: how long one example takes says nothing.
+# The machine may be busy compiling, so examples have no deadline.
 settings.register_profile("tilewright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tilewright")
 
 
 @pytest.fixture(scope="module")
 def plugin() -> Iterator[Path]:
-    """The package in tests/plugin is found like an installed one, and adds its op while the tests of a module run."""
-    yield from _plugged_in("plugin")
+    """Make the package in tests/plugin available like an installed one, for the tests of a module."""
+    yield from _install_plugin("plugin")
 
 
 @pytest.fixture(scope="module")
 def staged_plugin() -> Iterator[Path]:
-    """The same with the package in tests/staged_plugin, whose op computes its problems with two kernels."""
-    yield from _plugged_in("staged_plugin")
+    """Make the package in tests/staged_plugin available, whose op needs two kernels for a problem."""
+    yield from _install_plugin("staged_plugin")
 
 
-def _plugged_in(name: str) -> Iterator[Path]:
+def _install_plugin(name: str) -> Iterator[Path]:
     folder = Path(__file__).with_name(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))

@@ -1,15 +1,15 @@
-"""What a kernel costs to compile: the plain translation unit beside ours, step by step, in one run.
+"""Measure the compile time of a kernel, step by step from the plain translation unit to ours.
 
-The plain unit is what CK's own generators write: umbrella headers, host and device pass, all variants in one, those
-that add atomically among them. Ours is the unit of the build engine. Each step of the way between the two is
-measured by itself, and the code objects at both ends are compared instruction by instruction.
+The plain unit is like those of CK's own generators: umbrella headers, host and device pass, and all variants in one,
+atomic ones included. Ours is the unit of the build engine. Each step between the two is measured, and the code objects
+at both ends are compared instruction by instruction.
 
     python tools/bench_compile.py                 # a table
     python tools/bench_compile.py --ends          # only the plain unit and ours
-    python tools/bench_compile.py --parallel      # the engine with 1 and 2 workers, and beside bare ninja
+    python tools/bench_compile.py --parallel      # the engine with 1 and 2 workers, and bare ninja
     python tools/bench_compile.py --out docs/bench-compile.md    # both, as a page
 
-Times are CPU seconds, the least of all rounds; rounds are interleaved, so a noisy neighbour disturbs all alike.
+Times are CPU seconds, the lowest of all rounds. Rounds are interleaved, so other load disturbs all steps equally.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 ARCH = "gfx942"
-# What CK's own generators include for a GEMM, whatever the kernel.
+# The headers that CK's own generators include for any GEMM.
 UMBRELLA = ("ck_tile/core.hpp", "ck_tile/host.hpp", "ck_tile/ops/gemm.hpp", "ck_tile/ops/epilogue.hpp")
-# Neighbours in one family: the tile changes, as it does when kernels are tuned.
+# Kernels of one family with different tiles, as in tuning.
 BLOCKS = ((128, 128, 32), (128, 64, 32), (64, 128, 64), (128, 256, 32), (256, 128, 32), (64, 64, 64), (64, 64, 32))
 
 
@@ -57,50 +57,50 @@ PRECOMPILED = "+ precompiled headers"
 
 @dataclass(frozen=True)
 class Step:
-    """One way to compile a kernel, and what it does differently from the step before."""
+    """A way to compile a kernel. Its name says how it differs from the previous step."""
 
     name: str
     run: Callable[[CompileJob, Path], None]
 
 
-def kernels(count: int) -> list[Kernel]:
+def make_kernels(count: int) -> list[Kernel]:
     op = find_op("gemm")
     return [op.make_kernel(op.make_example({"block": block}), ARCH) for block in BLOCKS[:count]]
 
 
-def cpu_seconds(work: Callable[[], None]) -> float:
+def measure_cpu_seconds(work: Callable[[], None]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     work()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def call(command: Sequence[str], folder: Path, preload: Path | None = None) -> None:
+def run_command(command: Sequence[str], folder: Path, preload: Path | None = None) -> None:
     environment = {**os.environ, **({"LD_PRELOAD": str(preload)} if preload else {})}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)[:300]} failed:\n{done.stderr[:3000]}")
 
 
-def all_variants(unit: CompileJob) -> str:
-    """The source with every variant: those that store C and those that add to it."""
+def render_all_variants(unit: CompileJob) -> str:
+    """Render the source with every variant: those that store C and those that add to it."""
     declared: Any = unit.kernel.config
     config = replace(declared, split_k=True)
     return render_unchecked(Kernel(unit.kernel.op, config, unit.kernel.arch)).text
 
 
-def plain_text(unit: CompileJob) -> str:
-    """The kernel as a unit of its own that includes everything."""
-    return "".join(f'#include "{name}"\n' for name in UMBRELLA) + all_variants(unit)
+def render_plain_unit(unit: CompileJob) -> str:
+    """Render the kernel as a unit that includes the umbrella headers."""
+    return "".join(f'#include "{name}"\n' for name in UMBRELLA) + render_all_variants(unit)
 
 
-def plain_flags(flags: Sequence[str]) -> list[str]:
-    """The flags without what Tilewright adds to save time."""
+def make_plain_flags(flags: Sequence[str]) -> list[str]:
+    """Return the flags without those that Tilewright adds to save time."""
     return [flag for flag in flags if flag != "-w"] + ["-DTILEWRIGHT_NO_SHORTCUTS", "-DTILEWRIGHT_WHOLE_HOST"]
 
 
-def steps(toolchain: Toolchain, store: Store) -> list[Step]:
-    """The way from the plain unit to ours."""
+def make_steps(toolchain: Toolchain, store: Store) -> list[Step]:
+    """Make the steps from the plain unit to ours."""
     arch = archs.load(ARCH)
     cxx = str(toolchain.cxx)
     device, host = toolchain.device_flags(arch), toolchain.host_flags()
@@ -111,9 +111,9 @@ def steps(toolchain: Toolchain, store: Store) -> list[Step]:
         def run(unit: CompileJob, folder: Path) -> None:
             (folder / "unit.hip").write_text(text(unit))
             own = [f"-I{unit.device_headers.folder(store)}", unit_flag(unit.source.text)]
-            call([cxx, *change(device), *own, "-o", CODE_OBJECT, "unit.hip"], folder)
-            call([cxx, *change(host), *own, "-c", "-o", HOST_OBJECT, "unit.hip"], folder)
-            call(unit.link_command(), folder)
+            run_command([cxx, *change(device), *own, "-o", CODE_OBJECT, "unit.hip"], folder)
+            run_command([cxx, *change(host), *own, "-c", "-o", HOST_OBJECT, "unit.hip"], folder)
+            run_command(unit.link_command(), folder)
 
         return run
 
@@ -122,17 +122,20 @@ def steps(toolchain: Toolchain, store: Store) -> list[Step]:
 
     def ours(preload: Path | None) -> Callable[[CompileJob, Path], None]:
         def run(unit: CompileJob, folder: Path) -> None:
-            call(unit.device_command(prepare_header_set(unit.device_headers, store)), folder, preload)
-            call(unit.host_command(prepare_header_set(unit.host_headers, store)), folder, preload)
-            call(unit.link_command(), folder)
+            run_command(unit.device_command(prepare_header_set(unit.device_headers, store)), folder, preload)
+            run_command(unit.host_command(prepare_header_set(unit.host_headers, store)), folder, preload)
+            run_command(unit.link_command(), folder)
 
         return run
 
     allocator = find_fast_allocator()
     listed = [
-        Step("plain: umbrella headers, all variants, all host code in both passes", both(plain_text, plain_flags)),
-        Step("+ only the headers that are used", both(all_variants, plain_flags)),
-        Step("+ only the variants that were asked for", both(lambda unit: unit.source.text, plain_flags)),
+        Step(
+            "plain: umbrella headers, all variants, all host code in both passes",
+            both(render_plain_unit, make_plain_flags),
+        ),
+        Step("+ only the headers that are used", both(render_all_variants, make_plain_flags)),
+        Step("+ only the variants that were asked for", both(lambda unit: unit.source.text, make_plain_flags)),
         Step(
             "+ no analysis for warnings",
             both(lambda unit: unit.source.text, without("-DTILEWRIGHT_NO_SHORTCUTS", "-DTILEWRIGHT_WHOLE_HOST")),
@@ -149,8 +152,8 @@ def steps(toolchain: Toolchain, store: Store) -> list[Step]:
     return listed
 
 
-def code(path: Path, toolchain: Toolchain) -> dict[str, list[str]]:
-    """Every function of a code object, instruction by instruction."""
+def read_code(path: Path, toolchain: Toolchain) -> dict[str, list[str]]:
+    """Read the instructions of every function in a code object."""
     return {name: [i.text for i in body] for name, body in disassemble(path, archs.load(ARCH), toolchain).items()}
 
 
@@ -158,11 +161,11 @@ def measure(rounds: int, count: int, *, ends: bool = False) -> dict[str, Any]:
     toolchain = find_toolchain()
     with tempfile.TemporaryDirectory(prefix="bench-compile-") as scratch:
         store = Store(Path(scratch) / "store")
-        units = [make_compile_job(kernel, toolchain) for kernel in kernels(count)]
+        units = [make_compile_job(kernel, toolchain) for kernel in make_kernels(count)]
         for unit in units:
             write_headers(unit.device_headers, store)
-        warming = cpu_seconds(lambda: _warm(units[0], store))
-        listed = steps(toolchain, store)
+        warming = measure_cpu_seconds(lambda: _precompile_headers(units[0], store))
+        listed = make_steps(toolchain, store)
         listed = [listed[0], listed[-1]] if ends else listed
         best: dict[tuple[int, int], float] = {}
         same = True
@@ -174,30 +177,30 @@ def measure(rounds: int, count: int, *, ends: bool = False) -> dict[str, Any]:
                     folder.mkdir()
                     for name, text in unit.texts().items():
                         (folder / name).write_text(text)
-                    took = cpu_seconds(lambda step=step, unit=unit, folder=folder: step.run(unit, folder))  # type: ignore[misc]
+                    took = measure_cpu_seconds(lambda step=step, unit=unit, folder=folder: step.run(unit, folder))  # type: ignore[misc]
                     best[number, index] = min(best.get((number, index), took), took)
                     print(f"  {unit.kernel.slug[:70]:70s} {took:6.1f} s  {step.name}", file=sys.stderr)
         differing = []
         for number, unit in enumerate(units):
             first, last = (Path(scratch) / f"{number}-{index}" / CODE_OBJECT for index in (0, len(listed) - 1))
-            plain, ours = _kernels_of(code(first, toolchain)), _kernels_of(code(last, toolchain))
+            plain, ours = (_select_op_kernels(read_code(path, toolchain)) for path in (first, last))
             if not ours or any(plain.get(name) != body for name, body in ours.items()):
                 same = False
                 differing.append(unit.kernel.slug)
-    return _summary([step.name for step in listed], units, best, warming, same, differing)
+    return _summarize([step.name for step in listed], units, best, warming, same, differing)
 
 
-def _kernels_of(functions: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The op's kernels; the umbrella headers bring others, such as one that flushes caches."""
+def _select_op_kernels(functions: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Select the op's kernels. The umbrella headers define others, such as one that flushes caches."""
     return {name: body for name, body in functions.items() if "kentry" in name}
 
 
-def _warm(unit: CompileJob, store: Store) -> None:
+def _precompile_headers(unit: CompileJob, store: Store) -> None:
     prepare_header_set(unit.device_headers, store)
     prepare_header_set(unit.host_headers, store)
 
 
-def _summary(
+def _summarize(
     names: Sequence[str],
     units: Sequence[CompileJob],
     best: dict[tuple[int, int], float],
@@ -216,46 +219,48 @@ def _summary(
         "ratio": round(ours / plain, 3),
         "ratios": [round(best[n, len(names) - 1] / best[n, 0], 3) for n in range(len(units))],
         "warming_cpu_s": round(warming, 2),
-        "kernels_to_pay_for_warming": round(warming / max(_saved(totals, names) / len(units), 1e-9), 2),
+        "kernels_to_pay_for_warming": round(warming / max(_measure_saving(totals, names) / len(units), 1e-9), 2),
         "same_code": same,
         "differing": list(differing),
     }
 
 
-def _saved(totals: Sequence[float], names: Sequence[str]) -> float:
-    """What precompiled headers save over the step before; without that step, all that was saved."""
+def _measure_saving(totals: Sequence[float], names: Sequence[str]) -> float:
+    """Return the saving by precompiled headers, or the whole saving if that step was not measured."""
     if PRECOMPILED not in names:
         return totals[0] - totals[-1]
     index = names.index(PRECOMPILED)
     return totals[index - 1] - totals[index]
 
 
-def parallel(counts: Sequence[int], workers: Sequence[int], rounds: int) -> dict[str, Any]:
-    """The engine with several kernels and workers, and bare ninja with clang on the same units; the least of all
-    rounds, which are interleaved."""
+def measure_parallel(counts: Sequence[int], workers: Sequence[int], rounds: int) -> dict[str, Any]:
+    """Measure the engine with several kernels and workers, and bare ninja with clang on the same units.
+
+    Rounds are interleaved, and the lowest time counts.
+    """
     toolchain = find_toolchain()
     best: dict[tuple[str, int, int], float] = {}
 
-    def keep(what: str, count: int, jobs: int, seconds: float) -> None:
-        best[what, count, jobs] = min(best.get((what, count, jobs), seconds), seconds)
-        print(f"  {what}: {count} kernels, {jobs} workers: {seconds:.1f} s", file=sys.stderr)
+    def keep(name: str, count: int, jobs: int, seconds: float) -> None:
+        best[name, count, jobs] = min(best.get((name, count, jobs), seconds), seconds)
+        print(f"  {name}: {count} kernels, {jobs} workers: {seconds:.1f} s", file=sys.stderr)
 
     with tempfile.TemporaryDirectory(prefix="bench-parallel-") as scratch:
         store = Store(Path(scratch) / "store")
-        _warm(make_compile_job(kernels(1)[0], toolchain), store)
+        _precompile_headers(make_compile_job(make_kernels(1)[0], toolchain), store)
         for number in range(rounds):
             for count in counts:
                 for jobs in workers:
-                    keep("engine", count, jobs, _engine_seconds(count, jobs, store, toolchain))
+                    keep("engine", count, jobs, _measure_engine(count, jobs, store, toolchain))
             bare = Path(scratch) / f"bare-{number}"
-            keep("ninja", counts[-1], workers[-1], _bare_ninja_seconds(counts[-1], workers[-1], store, toolchain, bare))
+            keep("ninja", counts[-1], workers[-1], _measure_bare_ninja(counts[-1], workers[-1], store, toolchain, bare))
     rows = [{"kernels": n, **{f"workers_{jobs}": best["engine", n, jobs] for jobs in workers}} for n in counts]
     engine, ninja = best["engine", counts[-1], workers[-1]], best["ninja", counts[-1], workers[-1]]
     return {"rows": rows, "bare_ninja_s": ninja, "engine_s": engine, "overhead": engine / ninja - 1}
 
 
-def _engine_seconds(count: int, jobs: int, store: Store, toolchain: Toolchain) -> float:
-    listed = kernels(count)
+def _measure_engine(count: int, jobs: int, store: Store, toolchain: Toolchain) -> float:
+    listed = make_kernels(count)
     for kernel in listed:
         store.remove(make_compile_job(kernel, toolchain).key)
     started = time.monotonic()
@@ -266,11 +271,11 @@ def _engine_seconds(count: int, jobs: int, store: Store, toolchain: Toolchain) -
     return took
 
 
-def _bare_ninja_seconds(count: int, jobs: int, store: Store, toolchain: Toolchain, folder: Path) -> float:
-    """The same commands in a ninja file without our steps around them."""
+def _measure_bare_ninja(count: int, jobs: int, store: Store, toolchain: Toolchain, folder: Path) -> float:
+    """Measure the same commands in a ninja file without our steps around them."""
     folder.mkdir()
     works = []
-    for kernel in kernels(count):
+    for kernel in make_kernels(count):
         unit = make_compile_job(kernel, toolchain)
         works.append(
             NinjaJob(unit, prepare_header_set(unit.device_headers, store), prepare_header_set(unit.host_headers, store))
@@ -280,7 +285,7 @@ def _bare_ninja_seconds(count: int, jobs: int, store: Store, toolchain: Toolchai
     bare = re.sub(r"command = sh .* \$step \$folder \$how", "command = cd $folder && $how", graph)
     (folder / GRAPH).write_text(bare)
     started = time.monotonic()
-    call([str(find_ninja()), "-C", str(folder), "-k", "0", "-j", str(jobs)], folder)
+    run_command([str(find_ninja()), "-C", str(folder), "-k", "0", "-j", str(jobs)], folder)
     took = time.monotonic() - started
     made = sum((folder / work.unit.key / LIBRARY).is_file() for work in works)
     if made != count:
@@ -295,15 +300,19 @@ def main() -> None:
     parser.add_argument("--ends", action="store_true", help="only the plain unit and ours")
     parser.add_argument("--parallel", action="store_true", help="the engine with 1 and 2 workers")
     parser.add_argument("--out", type=Path, help="measure everything and write a page")
-    chosen = parser.parse_args()
-    found = {} if chosen.parallel else measure(chosen.rounds, chosen.kernels, ends=chosen.ends)
-    at_once = parallel((1, 2, 4, 6), (1, 2), chosen.rounds) if chosen.parallel or chosen.out else {}
-    if chosen.out:
-        chosen.out.write_text(_page(found, at_once))
-    print("\n\n".join([*([_table(found)] if found else []), *([_parallel_table(at_once)] if at_once else [])]))
+    options = parser.parse_args()
+    found = {} if options.parallel else measure(options.rounds, options.kernels, ends=options.ends)
+    at_once = measure_parallel((1, 2, 4, 6), (1, 2), options.rounds) if options.parallel or options.out else {}
+    if options.out:
+        options.out.write_text(_format_page(found, at_once))
+    print(
+        "\n\n".join(
+            [*([_format_table(found)] if found else []), *([_format_parallel_table(at_once)] if at_once else [])]
+        )
+    )
 
 
-def _table(found: dict[str, Any]) -> str:
+def _format_table(found: dict[str, Any]) -> str:
     lines = [f"CPU seconds per kernel, mean of {len(found['kernels'])} GEMM kernels on {ARCH}, least of all rounds:"]
     lines += [f"  {step['cpu_s']:7.2f} s  {step['ratio']:.2f}x  {step['name']}" for step in found["steps"]]
     paid = f"paid for by {found['kernels_to_pay_for_warming']} kernels"
@@ -315,7 +324,7 @@ def _table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _parallel_table(found: dict[str, Any]) -> str:
+def _format_parallel_table(found: dict[str, Any]) -> str:
     lines = ["Wall seconds of the engine, headers precompiled before:", "  kernels   1 worker  2 workers   faster"]
     for row in found["rows"]:
         one, two = row["workers_1"], row["workers_2"]
@@ -327,7 +336,7 @@ def _parallel_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _page(found: dict[str, Any], at_once: dict[str, Any]) -> str:
+def _format_page(found: dict[str, Any], at_once: dict[str, Any]) -> str:
     names = "\n".join(f"- `{slug}`" for slug in found["kernels"])
     return f"""# Compile times
 
@@ -335,7 +344,7 @@ Written by `make bench-compile`: one run on one machine. Trust the ratios; other
 down. [Building](building.md) explains the steps.
 
 ```text
-{_table(found)}
+{_format_table(found)}
 ```
 
 The plain unit is the same as from CK's own generators: umbrella headers, host and device pass, all variants in one.
@@ -346,7 +355,7 @@ The plain unit is the same as from CK's own generators: umbrella headers, host a
 ## Several at once
 
 ```text
-{_parallel_table(at_once)}
+{_format_parallel_table(at_once)}
 ```
 """
 

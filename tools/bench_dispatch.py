@@ -1,10 +1,10 @@
-"""What dispatch costs: `registry.run` with a remembered plan beside a bare ctypes call of the same kernel, in one run.
+"""Measure the cost of dispatch: `registry.run` with a cached plan, compared with a bare ctypes call of the kernel.
 
     python tools/bench_dispatch.py
 
-Launches do nothing here: the emulated device runs dry, so what is left is the way from the problem to the launch, and
-the kernel library's own checks. Tensors are on the device. Rounds of both sides alternate, so that a busy machine
-disturbs both; a side's figure is the median of its rounds.
+Launches are dry: the emulated device does not execute them, so the time is that from the problem to the launch, with
+the checks in the kernel library. Tensors are on the device. Rounds of both sides alternate, so that other load disturbs
+both equally; the median counts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tilewright.ops.execution import Tensor
 
 GPU = "gfx942"
 PLUGIN = Path(__file__).resolve().parents[1] / "tests" / "plugin"
-# Long enough for the clock, short enough that most rounds are not interrupted.
+# Long enough to measure, short enough that most rounds are not interrupted.
 CALLS = 200
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """Nanoseconds of a call on each side: the median of the rounds."""
+    """The median nanoseconds of a call on each side."""
 
     kernel: str
     bare_ns: float
@@ -45,13 +45,13 @@ class Overhead:
         return self.run_ns / self.bare_ns
 
 
-def overhead(registry: tw.Registry, problem: Any, rounds: int) -> Overhead:
-    """Both sides for the registry's choice, launches left out."""
+def measure_overhead(registry: tw.Registry, problem: Any, rounds: int) -> Overhead:
+    """Measure both sides for the kernel that the registry selects, without launches."""
     device = tw.Device(f"emulated:{GPU}")
     execution = find_op(registry.kernels[0].op).execution
     assert execution is not None
     tensors = execution.tensors(problem)
-    views = [_on(device, tensor) for tensor in tensors]
+    views = [_allocate(device, tensor) for tensor in tensors]
     inputs, out = views[:-1], views[-1]
     with device.emulating(dry=True), device.make_current():
         plan, call = registry._dispatcher.plan(problem, device, None, False)
@@ -59,12 +59,12 @@ def overhead(registry: tw.Registry, problem: Any, rounds: int) -> Overhead:
         args = execution.arguments(problem)
         execution.point(problem)(args, [view.address for view in views])
         place, function = ctypes.addressof(args), call.functions.run
-        times = _alternate(lambda: function(place, None), _caller(registry, problem, inputs, out), rounds)
+        times = _alternate(lambda: function(place, None), _make_call(registry, problem, inputs, out), rounds)
     return Overhead(plan.stages[0].kernel.slug, *times)
 
 
-def _caller(registry: tw.Registry, problem: Any, inputs: list[View], out: View) -> Callable[[], Any]:
-    """The call as a user writes it: unpacking a list there would cost something of its own."""
+def _make_call(registry: tw.Registry, problem: Any, inputs: list[View], out: View) -> Callable[[], Any]:
+    """Make the call as a user writes it. Unpacking a list in it would take additional time."""
     if len(inputs) == 1:
         (x,) = inputs
         return lambda: registry.run(problem, x, out=out)
@@ -72,7 +72,7 @@ def _caller(registry: tw.Registry, problem: Any, inputs: list[View], out: View) 
     return lambda: registry.run(problem, a, b, out=out)
 
 
-def _on(device: tw.Device, tensor: Tensor) -> View:
+def _allocate(device: tw.Device, tensor: Tensor) -> View:
     dtype = find_array_type(tensor.dtype, device.arch)
     buffer = device.allocate(compute_span(tensor.shape, tensor.strides) * SIZES[dtype], tensor.name)
     return tw.view_on(buffer, tensor.shape, dtype, tensor.strides)
@@ -86,21 +86,21 @@ def _alternate(one: Callable[[], Any], other: Callable[[], Any], rounds: int) ->
             for _ in range(CALLS):
                 act()
             into.append((time.perf_counter_ns() - started) / CALLS)
-    # The first round of each makes plans and fills caches.
+    # The first round makes plans and fills caches.
     first, second = (statistics.median(times[1:]) for times in taken)
     return first, second
 
 
-def scale_case() -> tuple[tw.Registry, Any]:
-    """The smallest op there is: almost nothing but the call."""
+def make_scale_case() -> tuple[tw.Registry, Any]:
+    """Make a case with the smallest op, in which the call is nearly everything."""
     sys.path.insert(0, str(PLUGIN))
     op = find_op("scale")
     kernel = op.make_kernel(op.make_config(dtype="fp32", threads=64, factor=2), GPU)
     return tw.build([kernel]), op.problem_type(256)
 
 
-def gemm_case() -> tuple[tw.Registry, Any]:
-    """A GEMM, whose library checks the arguments as CK Tile does."""
+def make_gemm_case() -> tuple[tw.Registry, Any]:
+    """Make a case with a GEMM, whose library makes CK Tile's checks of the arguments."""
     config = tw.gemm.config(
         variant="standard",
         dtype="fp16",
@@ -115,7 +115,7 @@ def gemm_case() -> tuple[tw.Registry, Any]:
     return tw.build([config], arch=GPU), tw.gemm.Problem(m=256, n=256, k=256, dtype="fp16", layout="rcr")
 
 
-CASES = {"scale": scale_case, "gemm": gemm_case}
+CASES = {"scale": make_scale_case, "gemm": make_gemm_case}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     print(f"{'case':8} {'bare call':>12} {'registry.run':>14} {'ratio':>7}")
     for name in given.case or CASES:
-        result = overhead(*CASES[name](), rounds=given.rounds)
+        result = measure_overhead(*CASES[name](), rounds=given.rounds)
         print(f"{name:8} {result.bare_ns:9,.0f} ns {result.run_ns:11,.0f} ns {result.ratio:6.2f}×")
     return 0
 

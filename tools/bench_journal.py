@@ -1,8 +1,8 @@
-"""Time and memory of journals: appending under each fsync policy, then resuming, merging, exporting and asking.
+"""Measure time and memory of journals: appending with each fsync policy, resuming, merging, exporting, querying.
 
     python tools/bench_journal.py --records 1000000
 
-Each step runs in a process of its own, so that its peak of memory is its own. What is printed is Markdown.
+Each step runs in its own process, to measure its own peak memory. The output is Markdown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tilewright.bench.record import Record, Task, TimeStats
 from tilewright.bench.table import export_table, read_table
 from tilewright.ops.problem_values import dump_problem
 
-# Kernels of a sweep, as the problem list of the largest one has them: so many records per problem.
+# Kernels per problem, as in the largest sweep.
 KERNELS = 500
 KERNEL = "gemm-gfx942-standard-fp16-fp16-fp32-fp16-rcr-b256x128x32-w2x2x1-i32x32x16-compv4-intrawave-cshuffle"
 VERSIONS = to_canonical_json(
@@ -44,23 +44,23 @@ APPENDED = {"record": 500, "batch": 20_000, "never": 20_000}
 STATUS = Path("/proc/self/status")
 
 
-def records(count: int) -> Iterator[Record]:
-    """Times of a sweep; every tenth is a failure, every hundredth a second result of the task before."""
+def make_records(count: int) -> Iterator[Record]:
+    """Make the records of a sweep: every tenth is a failure, every hundredth repeats the previous task."""
     for number in range(count):
-        yield record(number - 1 if number % 100 == 99 else number, number)
+        yield make_record(number - 1 if number % 100 == 99 else number, number)
 
 
 @functools.lru_cache(maxsize=2)
-def problem_text(m: int) -> str:
+def format_problem(m: int) -> str:
     return dump_problem(tw.gemm.Problem(m=m, n=4096, k=4096, dtype="fp16", layout="rcr"))
 
 
-def record(number: int, moment: int) -> Record:
+def make_record(number: int, moment: int) -> Record:
     task = Task(
         op="gemm",
         arch="gfx942",
         kernel=f"{KERNEL}-{number % KERNELS:012}",
-        problem=problem_text(64 + number // KERNELS),
+        problem=format_problem(64 + number // KERNELS),
         device="gpu:0",
         versions=VERSIONS,
     )
@@ -72,10 +72,10 @@ def record(number: int, moment: int) -> Record:
     return Record(task=task, status="ok", kind="time", times=times, share=0.125, **host)
 
 
-def lines(count: int) -> Iterator[bytes]:
-    """The lines of `records`, put together from those of one kernel: they are not what is to be measured."""
+def make_lines(count: int) -> Iterator[bytes]:
+    """Make the lines of `make_records` from those of one kernel, which is faster and not measured."""
     for first in range(0, count, KERNELS):
-        shapes = {kind: record(first + kind, first) for kind in (0, 1)}
+        shapes = {kind: make_record(first + kind, first) for kind in (0, 1)}
         bodies = {kind: format_line(shape)[: -TAIL - 1] for kind, shape in shapes.items()}
         for number in range(first, min(first + KERNELS, count)):
             own = number - 1 if number % 100 == 99 else number
@@ -85,9 +85,9 @@ def lines(count: int) -> Iterator[bytes]:
             yield append_checksum(body.replace(shapes[kind].task.kernel.encode(), task.kernel.encode()))
 
 
-def append(folder: Path, policy: str) -> None:
-    """Print what appending a record takes."""
-    made = list(records(APPENDED[policy]))
+def measure_append(folder: Path, policy: str) -> None:
+    """Measure and print the time to append a record."""
+    made = list(make_records(APPENDED[policy]))
     started = time.perf_counter()
     with Journal(folder / policy, "w", fsync=policy) as journal:
         for each in made:
@@ -96,11 +96,11 @@ def append(folder: Path, policy: str) -> None:
     print(f"| {policy} | {1e6 * took / len(made):,.0f} µs |", flush=True)
 
 
-def steps(folder: Path, count: int) -> dict[str, Callable[[], Any]]:
-    """What is measured, by name and in order: later steps read what earlier ones wrote."""
+def make_steps(folder: Path, count: int) -> dict[str, Callable[[], Any]]:
+    """Make the steps to measure, by name and in order: later steps read the files of earlier ones."""
     journal, table = folder / "sweep", folder / "records.parquet"
     return {
-        "(write them)": lambda: write_new_file(journal / "w.jsonl", lines(count)),
+        "(write them)": lambda: write_new_file(journal / "w.jsonl", make_lines(count)),
         "resume: `known_keys`": lambda: read_known_keys(journal),
         "choose what to keep: `select_best`": lambda: select_best(journal),
         "choose and write: `data merge`": lambda: write_merged(select_best(journal), folder / "all" / "merged.jsonl"),
@@ -119,29 +119,29 @@ def _export(journal: Path, table: Path) -> None:
     export_table(selected.iterate_records(), table, counters=selected.list_counters())
 
 
-def run(folder: Path, count: int, name: str) -> None:
-    """Do a step and print what it took."""
+def run_step(folder: Path, count: int, name: str) -> None:
+    """Run a step, and print its time and memory."""
     started, cpu = time.perf_counter(), time.process_time()
-    steps(folder, count)[name]()
+    make_steps(folder, count)[name]()
     took, cpu = time.perf_counter() - started, time.process_time() - cpu
-    print(f"| {name} | {took:.1f} s | {cpu:.1f} s | {_peak_mib():,.0f} MiB |", flush=True)
+    print(f"| {name} | {took:.1f} s | {cpu:.1f} s | {_read_peak_mib():,.0f} MiB |", flush=True)
 
 
-def _peak_mib() -> float:
-    """The most memory this process had. Not getrusage's figure, which begins with that of the parent."""
+def _read_peak_mib() -> float:
+    """Read the peak memory of this process. The figure of getrusage would include the parent's."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024
 
 
 def measure(folder: Path, count: int) -> None:
-    """Print a table of appending and one of the steps over many records."""
+    """Print a table for appending and one for the steps with many records."""
     print("| append, fsync | of one record |\n|---|---:|", flush=True)
     for policy in FSYNC:
-        append(folder, policy)
+        measure_append(folder, policy)
     print(f"\n| {count:,} records | seconds | of CPU | most memory |\n|---|---:|---:|---:|", flush=True)
     context = multiprocessing.get_context("spawn")
-    for name in steps(folder, count):
-        process = context.Process(target=run, args=(folder, count, name))
+    for name in make_steps(folder, count):
+        process = context.Process(target=run_step, args=(folder, count, name))
         process.start()
         process.join()
         if process.exitcode:
@@ -151,7 +151,7 @@ def measure(folder: Path, count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, help="where to write, some 2 GiB for a million; else a temporary one")
+    parser.add_argument("--folder", type=Path, help="a folder for temporary files, about 2 GiB for a million records")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-journal-", dir=arguments.folder) as folder:
         measure(Path(folder), arguments.records)

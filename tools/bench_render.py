@@ -1,9 +1,9 @@
-"""Rendering speed, ours beside CK's tile_engine builder: the same configs, written to folders, in one run.
+"""Compare our rendering speed with that of CK's tile_engine builder, for the same configs.
 
     python tools/bench_render.py --kernels 10000
 
-CK's builder writes all combinations of the tiles and traits that it is given, so both sides are handed the
-fp16 rcr kernels of a space in which everything that CK's own checks let through is legal for us as well.
+CK's builder writes all combinations of tiles and traits, so both sides get the fp16 rcr kernels of a space in which our
+rules allow all kernels that CK's checks allow. Both write to folders.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tilewright.ops.kernel import Kernel
 GPU = "gfx942"
 
 
-def ck_builder(config: dict[str, Any], folder: Path) -> Any:
-    """CK's own generator, loaded from the fetched tile_engine folder."""
+def load_ck_builder(config: dict[str, Any], folder: Path) -> Any:
+    """Load CK's generator from the fetched tile_engine folder."""
     script = find_ck_tools() / "ops" / "gemm" / "gemm_instance_builder.py"
     spec = importlib.util.spec_from_file_location("gemm_instance_builder", script)
     assert spec is not None
@@ -46,8 +46,8 @@ def ck_builder(config: dict[str, Any], folder: Path) -> Any:
     return module.GemmKernelBuilder(folder, GPU, "fp16", "rcr", str(path))
 
 
-def tile_engine_config() -> dict[str, Any]:
-    """A tile_engine configuration that its own checks expand to a bit over 10,000 kernels."""
+def make_tile_engine_config() -> dict[str, Any]:
+    """Make a tile_engine configuration with somewhat more than 10,000 kernels."""
     tiles = {
         "tile_m": [64, 128, 256],
         "tile_n": [64, 128, 256],
@@ -75,8 +75,8 @@ def tile_engine_config() -> dict[str, Any]:
     }
 
 
-def our_kernels(builder: Any, limit: int) -> tuple[list[Kernel], list[tuple[Any, ...]]]:
-    """The kernels that CK's builder would write, as ours, and the builder's own work items for them."""
+def make_kernels(builder: Any, limit: int) -> tuple[list[Kernel], list[tuple[Any, ...]]]:
+    """Make the kernels that CK's builder would write, and the builder's own work items for them."""
     op = find_op("gemm")
     kernels, items = [], []
     for tile in builder._get_tile_configs():
@@ -104,15 +104,15 @@ def our_kernels(builder: Any, limit: int) -> tuple[list[Kernel], list[tuple[Any,
 
 
 def measure(count: int, jobs: int) -> dict[str, Any]:
-    """Seconds of both sides for the same kernels, each writing to an empty folder."""
+    """Measure both sides for the same kernels, each writing to an empty folder."""
     with tempfile.TemporaryDirectory(prefix="bench-render-") as temporary:
         root = Path(temporary)
         theirs, ours = root / "ck", root / "tilewright"
         theirs.mkdir()
-        builder = ck_builder(tile_engine_config(), theirs)
-        kernels, items = our_kernels(builder, count)
-        their_seconds, their_cpu = _timed(lambda: _generate_theirs(builder, items, theirs, jobs))
-        our_seconds, our_cpu = _timed(lambda: generate_sources(kernels, ours, jobs=jobs))
+        builder = load_ck_builder(make_tile_engine_config(), theirs)
+        kernels, items = make_kernels(builder, count)
+        their_seconds, their_cpu = _measure_seconds(lambda: _generate_with_ck(builder, items, theirs, jobs))
+        our_seconds, our_cpu = _measure_seconds(lambda: generate_sources(kernels, ours, jobs=jobs))
         written = len(list(theirs.glob("gemm_single_*.hpp")))
         assert written == len(list(ours.glob("gemm-*.hpp"))) == len(kernels), (written, len(kernels))
     return {
@@ -129,8 +129,8 @@ def measure(count: int, jobs: int) -> dict[str, Any]:
     }
 
 
-def _timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Wall and CPU seconds of a piece of work, its worker processes included."""
+def _measure_seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """Measure the wall and CPU seconds of a function, its worker processes included."""
 
     def cpu() -> float:
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -141,8 +141,8 @@ def _timed(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, cpu() - spent
 
 
-def _generate_theirs(builder: Any, items: list[tuple[Any, ...]], folder: Path, jobs: int) -> None:
-    """CK's own parallel generation, for a given list of tiles and traits instead of a product."""
+def _generate_with_ck(builder: Any, items: list[tuple[Any, ...]], folder: Path, jobs: int) -> None:
+    """Run CK's own parallel generation for a given list of tiles and traits."""
     from concurrent.futures import ProcessPoolExecutor
 
     module = sys.modules["gemm_instance_builder"]

@@ -1,10 +1,10 @@
-"""What a choice costs: a plan that is remembered beside a look-up, and a new problem with many candidates.
+"""Measure the cost of selection: a cached plan compared with a look-up, and a new problem with many candidates.
 
     python tools/bench_select.py [--candidates 1000] [--json]
 
-A new problem is one that was never asked before, to a registry that was asked others. Each round asks another problem;
-a figure is the median of the rounds, beside it the smallest. LightGBM's own `predict`, of the shipped model and as many
-rows as there are candidates, is timed in the same rounds: a busy machine disturbs both.
+Each round selects for a problem that the registry has not seen, after others. Figures are the median and the lowest of
+the rounds. LightGBM's own `predict`, with the shipped model and a row for each candidate, is timed in the same rounds,
+so that other load disturbs both equally.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CALLS = 2000
 
 @dataclass(frozen=True)
 class Figure:
-    """Microseconds of one thing: the median of its rounds, and the least."""
+    """The median and the lowest microseconds of all rounds."""
 
     what: str
     candidates: int
@@ -39,8 +39,8 @@ class Figure:
     least_us: float
 
 
-def cold(kernels: Sequence[Kernel], problems: Iterable[Any], selector: Selector, what: str) -> Figure:
-    """The best kernel for each problem, asked of a registry for the first time."""
+def measure_new_problems(kernels: Sequence[Kernel], problems: Iterable[Any], selector: Selector, what: str) -> Figure:
+    """Measure the selection for problems that the registry has not seen."""
     registry, arch = replace(tw.Registry.of(list(kernels)), selector=selector), kernels[0].arch
     times, candidates = [], []
     for problem in problems:
@@ -49,12 +49,12 @@ def cold(kernels: Sequence[Kernel], problems: Iterable[Any], selector: Selector,
         _ = found.best
         times.append(time.perf_counter() - start)
         candidates.append(len(found.choices))
-    kept, counts = times[1:], candidates[1:]  # the first makes the kernels ready
+    kept, counts = times[1:], candidates[1:]  # the first round prepares the kernels
     return Figure(what, int(statistics.median(counts)), statistics.median(kept) * 1e6, min(kept) * 1e6)
 
 
-def conv_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
-    """So many convolutions that all compute the same problems, and such problems."""
+def find_conv_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
+    """Find convolution kernels that support the same problems, and such problems."""
     blocks = [(m, n, k) for m in (16, 32, 64, 128, 256) for n in (32, 64, 128, 256) for k in (32, 64, 128)]
     space = tw.grouped_conv.space(
         direction="forward",
@@ -75,30 +75,30 @@ def conv_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
         )
         for n in range(1, 40)
     ]
-    return _able(members, problems[0], candidates), problems
+    return _select_supporting(members, problems[0], candidates), problems
 
 
-def gemm_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
-    """So many GEMMs that all compute the same problems, and such problems."""
-    members = _of_space("gemm", "gfx942", {"variant": "standard", "dtype_a": "fp16", "layout": "rcr"})
+def find_gemm_kernels(candidates: int) -> tuple[list[Kernel], list[Any]]:
+    """Find GEMM kernels that support the same problems, and such problems."""
+    members = _search_space("gemm", "gfx942", {"variant": "standard", "dtype_a": "fp16", "layout": "rcr"})
     problems = [tw.gemm.Problem(m=128 * m, n=4096, k=4096, dtype="fp16", layout="rcr") for m in range(1, 40)]
-    return _able(members, problems[0], candidates), problems
+    return _select_supporting(members, problems[0], candidates), problems
 
 
-def _of_space(name: str, arch: str, wanted: dict[str, Any]) -> Iterable[Kernel]:
+def _search_space(name: str, arch: str, wanted: dict[str, Any]) -> Iterable[Kernel]:
     spaces = [*find_op(name).spaces().values(), *find_op(name).sets().values()]
     kernels = itertools.chain.from_iterable(space.kernels(arch) for space in spaces if arch in (space.archs or (arch,)))
     return (kernel for kernel in kernels if all(getattr(kernel.config, n) == value for n, value in wanted.items()))
 
 
-def _able(members: Iterable[Kernel], problem: Any, candidates: int) -> list[Kernel]:
-    """So many distinct kernels that compute a problem."""
+def _select_supporting(members: Iterable[Kernel], problem: Any, candidates: int) -> list[Kernel]:
+    """Select distinct kernels that support a problem."""
     able = (kernel for kernel in members if not tw.fits(kernel.config, problem, kernel.arch))
     return list(itertools.islice(dict.fromkeys(able), candidates))
 
 
-def lightgbm_predict(op: Op, kernels: int, rounds: int) -> Figure | None:
-    """LightGBM's own predict of the shipped model for as many rows as there are kernels, in one thread."""
+def measure_lightgbm(op: Op, kernels: int, rounds: int) -> Figure | None:
+    """Measure LightGBM's own predict with the shipped model and a row for each kernel, in one thread."""
     import lightgbm
     import numpy as np
 
@@ -118,8 +118,8 @@ def lightgbm_predict(op: Op, kernels: int, rounds: int) -> Figure | None:
     )
 
 
-def remembered(rounds: int = 9) -> tuple[Figure, Figure]:
-    """A dict look-up by the problem, and `registry.plan` of the same problem, once planned."""
+def measure_cached_plan(rounds: int = 9) -> tuple[Figure, Figure]:
+    """Measure a dict look-up by problem, and `registry.plan` for a problem that was planned before."""
     kernel = next(iter(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942")))
     registry = tw.Registry.of([kernel]).build()
     problem = tw.gemm.Problem(m=256, n=256, k=256, dtype="fp16", layout="rcr")
@@ -141,18 +141,18 @@ def _alternate(first: Callable[[], Any], second: Callable[[], Any], rounds: int)
     return [(statistics.median(side), min(side)) for side in times]
 
 
-def figures(candidates: int) -> list[Figure]:
-    """All that is measured here; the learned part where a bundle is shipped."""
+def measure_all(candidates: int) -> list[Figure]:
+    """Measure everything; the learned part only for ops with a shipped bundle."""
     found = []
-    for kernels, problems in (gemm_kernels(candidates), conv_kernels(candidates)):
+    for kernels, problems in (find_gemm_kernels(candidates), find_conv_kernels(candidates)):
         op = find_op(kernels[0].op)
         name = f"{op.name} {kernels[0].arch}"
-        found.append(cold(kernels, problems, Chain(bundles=()), f"{name}: new problem, estimate"))
-        predict = lightgbm_predict(op, len(kernels), len(problems))
+        found.append(measure_new_problems(kernels, problems, Chain(bundles=()), f"{name}: new problem, estimate"))
+        predict = measure_lightgbm(op, len(kernels), len(problems))
         if predict is not None:
-            found.append(cold(kernels, problems, Chain(), f"{name}: new problem, learned re-rank"))
+            found.append(measure_new_problems(kernels, problems, Chain(), f"{name}: new problem, learned re-rank"))
             found.append(predict)
-    return [*found, *remembered()]
+    return [*found, *measure_cached_plan()]
 
 
 def main() -> None:
@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = figures(options.candidates)
+    found = measure_all(options.candidates)
     if options.json:
         print(json.dumps([asdict(figure) for figure in found], indent=2))
         return

@@ -1,9 +1,9 @@
-"""What verifying a GEMM costs the host: once for a problem, and then for each kernel. No kernel runs.
+"""Measure the host's time to verify a GEMM: once for a problem, and for each kernel. No kernel runs.
 
     python tools/bench_verify.py
 
-The first part is inputs, reference and tolerances, which kernels that follow each other share. The second is what each
-kernel needs: filling its tensors, looking for damage beside them and comparing every element.
+Consecutive kernels share the inputs, the reference and the tolerances. For each kernel, tensors are filled, stray
+writes are looked for, and every element is compared.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def main() -> None:
         for seed in SEEDS:
             references.get_tolerances((kernel,), problem, seed, arch)
         once = time.perf_counter() - began
-        each = min(_each(references, kernel, problem) for _ in range(ROUNDS))
+        each = min(_measure_kernel(references, kernel, problem) for _ in range(ROUNDS))
         print(f"{size:>10} {once:>9.3f} {each:>15.3f} {each + once / 64:>15.3f}")
 
 
-def _each(references: ReferenceCache, kernel: Kernel, problem: tw.gemm.Problem) -> float:
-    """Seconds for one kernel that is right: its output is the reference, rounded."""
+def _measure_kernel(references: ReferenceCache, kernel: Kernel, problem: tw.gemm.Problem) -> float:
+    """Measure the seconds for a correct kernel: its output is the rounded reference."""
     arch = archs.load(ARCH)
-    outputs = {seed: _right(references, problem, seed) for seed in SEEDS}
+    outputs = {seed: _make_correct_result(references, problem, seed) for seed in SEEDS}
     began = time.perf_counter()
     for seed in SEEDS:
         expected = references.get_expected(kernel.op, problem, seed, arch)
@@ -69,8 +69,8 @@ def _each(references: ReferenceCache, kernel: Kernel, problem: tw.gemm.Problem) 
     return time.perf_counter() - began
 
 
-def _right(references: ReferenceCache, problem: tw.gemm.Problem, seed: int) -> NDArray[np.uint8]:
-    """The memory of a right result."""
+def _make_correct_result(references: ReferenceCache, problem: tw.gemm.Problem, seed: int) -> NDArray[np.uint8]:
+    """Make the memory of a correct result."""
     arch = archs.load(ARCH)
     tensor = get_execution("gemm").tensors(problem)[-1]
     dtype = to_numpy_dtype(tensor.dtype, arch)

@@ -1,13 +1,13 @@
-"""The kernels that CI builds: one list, built before the first test, all at once, the longest first.
+"""Manage the list of kernels that CI builds before the first test, all at once, the longest first.
 
-Compiling is most of what CI costs. The list (tests/ci_kernels.txt) is chosen so that each op shows every pair of GPU,
-kind, pipeline, epilogue and type that its samples have, as cheaply as possible. It also holds the bad example of every
-rule that the compiler enforces. Tests that need other kernels are `deep`.
+Compiling takes most of CI's time. The list (tests/ci_kernels.txt) covers, for each op, every pair of GPU, kind,
+pipeline, epilogue and type in its samples, as cheaply as possible. It also has the bad example of every rule that the
+compiler enforces. Tests that need other kernels are `deep`.
 
-    python tools/ci_kernels.py show            # the list, what each kernel costs to compile, and the sum
-    python tools/ci_kernels.py build           # build what the tests' store does not have
-    python tools/ci_kernels.py add NAME …      # names of kernels, as a failing test says them
-    python tools/ci_kernels.py choose          # choose the part that comes from the samples anew
+    python tools/ci_kernels.py show            # print the list, the compile time of each kernel, and the sum
+    python tools/ci_kernels.py build           # build the kernels that are missing in the tests' store
+    python tools/ci_kernels.py add NAME …      # add kernels, by the names that a failing test prints
+    python tools/ci_kernels.py choose          # choose the kernels from the samples again
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ HEAD = """\
 # The kernels that CI builds before its first test; see tools/ci_kernels.py.
 # CPU seconds of a compile (0: not measured), then the kernel's name; after `+` the name of a changed text.
 """
-# Texts of a launcher by which it refuses problems, and texts with which it takes them: tests show that it is right
-# to refuse. Each stands once in what is compiled.
+# Texts with which a launcher rejects problems, and replacements with which it accepts them: tests use these to show
+# that the launcher is right. Each text occurs once in a kernel's sources.
 CHANGES = {
     "unlooped": ("int unlooped       = 3;", "int unlooped       = 0;"),
     "block_m": ("int block_m        = 128;", "int block_m        = 1;"),
@@ -58,7 +58,7 @@ CHANGES = {
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """A kernel of the list. Its name is a slug; `+` and the name of a change follow where its source is changed."""
+    """A kernel in the list. Its name is a slug, followed by `+` and a key of CHANGES if its source is changed."""
 
     name: str
     cpu_s: float = dataclasses.field(default=0.0, compare=False)
@@ -71,21 +71,21 @@ class Entry:
     def source(self) -> KernelSource:
         _, _, change = self.name.partition("+")
         source = render_unchecked(self.kernel)
-        return changed_source(source, change) if change else source
+        return change_source(source, change) if change else source
 
 
-def name_of(kernel: Kernel, change: str = "") -> str:
+def format_name(kernel: Kernel, change: str = "") -> str:
     return f"{kernel.slug}+{change}" if change else kernel.slug
 
 
-def changed_source(source: KernelSource, change: str) -> KernelSource:
-    """A source with one text changed, in itself or in one of our files that it includes."""
-    known, instead = CHANGES[change]
-    count = sum(text.count(known) for text in (source.text, *source.files.values()))
+def change_source(source: KernelSource, change: str) -> KernelSource:
+    """Replace one text of a source, or of one of our files that it includes."""
+    old, new = CHANGES[change]
+    count = sum(text.count(old) for text in (source.text, *source.files.values()))
     if count != 1:
-        raise ValueError(f"{known!r} stands {count} times in the source and its files: has the launcher changed?")
-    files = {name: text.replace(known, instead) for name, text in source.files.items()}
-    return dataclasses.replace(source, text=source.text.replace(known, instead), files=files)
+        raise ValueError(f"{old!r} occurs {count} times in the sources instead of once: has the launcher changed?")
+    files = {name: text.replace(old, new) for name, text in source.files.items()}
+    return dataclasses.replace(source, text=source.text.replace(old, new), files=files)
 
 
 def read_list() -> list[Entry]:
@@ -99,33 +99,33 @@ def write_list(entries: Iterable[Entry]) -> None:
     LIST.write_text(HEAD + "".join(rows), encoding="utf-8")
 
 
-def build(entries: Sequence[Entry], jobs: int | None = None) -> BuildResult:
-    """Build the kernels of the list, whatever the rules say: those of bad examples must fail."""
+def build_list(entries: Sequence[Entry], jobs: int | None = None) -> BuildResult:
+    """Build the kernels of the list without checking rules: the bad examples must fail."""
     toolchain = find_toolchain()
-    # The store's own record of costs is empty on a new machine; the list's order is by what was measured here.
+    # On a new machine, the store has no record of costs, so the order follows the costs in the list.
     ordered = sorted(entries, key=lambda entry: -entry.cpu_s)
     return build_compile_jobs([CompileJob(entry.source, toolchain) for entry in ordered], jobs=jobs, tiers=Tiers(STORE))
 
 
-def features(kernel: Kernel) -> list[str]:
-    """Of these, pairs are made: the GPU, the fields that make a kind of kernel, and the type of the first tensor."""
+def list_features(kernel: Kernel) -> list[str]:
+    """List the features for pairs: the GPU, the fields that define a kind, and the type of the first tensor."""
     op = find_op(kernel.op)
     types = [names[0] for names in op.strata(archs.load(kernel.arch)) if names[0].startswith("dtype")]
     return [f"arch={kernel.arch}", *(f"{name}={getattr(kernel.config, name)}" for name in (*op.kinds, *types))]
 
 
-def pairs_of(kernel: Kernel) -> set[tuple[str, str, str]]:
-    return {(kernel.op, one, other) for one, other in itertools.combinations(features(kernel), 2)}
+def list_pairs(kernel: Kernel) -> set[tuple[str, str, str]]:
+    return {(kernel.op, one, other) for one, other in itertools.combinations(list_features(kernel), 2)}
 
 
-def cover(pool: Sequence[Kernel], cost: Callable[[Kernel], float]) -> list[Kernel]:
-    """Kernels that show every pair that the pool shows, cheaply.
+def choose_cover(pool: Sequence[Kernel], cost: Callable[[Kernel], float]) -> list[Kernel]:
+    """Choose cheap kernels that cover every pair of features in the pool.
 
-    Greedily those with the most new pairs for their cost; then those are dropped whose pairs the others show.
+    Greedily chooses the kernel with most new pairs for its cost, then drops kernels whose pairs the others cover.
     """
-    pairs = {kernel: pairs_of(kernel) for kernel in pool}
+    pairs = {kernel: list_pairs(kernel) for kernel in pool}
     costs = {kernel: cost(kernel) for kernel in pool}
-    missing = {pair for shown in pairs.values() for pair in shown}
+    missing = {pair for covered in pairs.values() for pair in covered}
     chosen = []
     while missing:
         best = max(pool, key=lambda kernel: len(pairs[kernel] & missing) / costs[kernel])
@@ -139,35 +139,35 @@ def cover(pool: Sequence[Kernel], cost: Callable[[Kernel], float]) -> list[Kerne
 
 
 def read_samples() -> list[tuple[str, Kernel]]:
-    """The kept samples of all ops: `computes` or the code of a broken rule, and a kernel."""
+    """Read the samples of all ops: `computes` or the code of a broken rule, and a kernel."""
     lines = [line for file in sorted(SAMPLES.glob("*.txt")) for line in file.read_text().splitlines()]
     pairs = (line.split() for line in lines if not line.startswith("#"))
     return [(expected, parse_kernel(name)) for expected, name in pairs]
 
 
-def choose(entries: Sequence[Entry]) -> list[Entry]:
-    """The list with the part that comes from the samples chosen anew, by costs measured so far."""
+def choose_list(entries: Sequence[Entry]) -> list[Entry]:
+    """Choose the kernels from the samples again, by the costs measured so far, and keep the others."""
     samples = [kernel for expected, kernel in read_samples() if expected == "computes"]
     known = {entry.name: entry.cpu_s for entry in entries if entry.cpu_s}
     record = read_costs(STORE)
     usual = fmean(known.values()) if known else 1.0
-    chosen = cover(samples, lambda kernel: known.get(kernel.slug) or record.estimate_cpu_s(kernel) or usual)
+    chosen = choose_cover(samples, lambda kernel: known.get(kernel.slug) or record.estimate_cpu_s(kernel) or usual)
     kept = [entry for entry in entries if entry.name not in {kernel.slug for kernel in samples}]
     return [*kept, *(Entry(kernel.slug, known.get(kernel.slug, 0.0)) for kernel in chosen)]
 
 
-def measured(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries with what the store's record says their compiles cost."""
+def add_costs(entries: Iterable[Entry]) -> list[Entry]:
+    """Add the compile costs that the store recorded to the entries."""
     costs = read_costs(STORE).by_slug
     return [dataclasses.replace(entry, cpu_s=costs.get(entry.kernel.slug, entry.cpu_s)) for entry in entries]
 
 
-def show(entries: Sequence[Entry]) -> None:
+def print_list(entries: Sequence[Entry]) -> None:
     """Print the list with its cost."""
     for entry in sorted(entries, key=lambda entry: -entry.cpu_s):
         print(f"{entry.cpu_s:6.1f} s  {entry.name}")
-    by_place = Counter((entry.kernel.op, entry.kernel.arch) for entry in entries)
-    for (op, arch), count in sorted(by_place.items()):
+    counts = Counter((entry.kernel.op, entry.kernel.arch) for entry in entries)
+    for (op, arch), count in sorted(counts.items()):
         print(f"{count:4} kernels of {op} for {arch}")
     print(f"{len(entries)} kernels, {sum(entry.cpu_s for entry in entries):,.0f} CPU s")
 
@@ -175,27 +175,27 @@ def show(entries: Sequence[Entry]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("show", help="print the list with what each kernel costs")
-    building = commands.add_parser("build", help="build what the tests' store does not have")
+    commands.add_parser("show", help="print the list with the cost of each kernel")
+    building = commands.add_parser("build", help="build the kernels that are missing in the tests' store")
     building.add_argument("--jobs", type=int, help="compilers at once (default: TILEWRIGHT_JOBS)")
-    commands.add_parser("choose", help="choose the part that comes from the samples anew")
+    commands.add_parser("choose", help="choose the kernels from the samples again")
     commands.add_parser("measure", help="write the costs that the store recorded into the list")
     adding = commands.add_parser("add", help="add kernels to the list")
     adding.add_argument("names", nargs="+", metavar="NAME")
     options = parser.parse_args()
     entries = read_list()
     if options.command == "show":
-        show(entries)
+        print_list(entries)
     elif options.command == "measure":
-        write_list(measured(entries))
+        write_list(add_costs(entries))
     elif options.command == "choose":
-        write_list(choose(entries))
+        write_list(choose_list(entries))
     elif options.command == "add":
         for name in options.names:
             Entry(name).kernel  # noqa: B018  (an unknown name is an error)
         write_list([*entries, *(Entry(name) for name in options.names)])
     else:
-        done = build(entries, options.jobs)
+        done = build_list(entries, options.jobs)
         print(
             f"{len(done.units)} kernels: {done.compiled} compiled, {len(done.failures)} rejected by the compiler, "
             f"{done.wall_s:.0f} s, {done.warm_cpu_s:.0f} CPU s of them for precompiled headers"

@@ -1,10 +1,10 @@
-"""Our legal GEMM kernels beside those that CK's tile_engine lists, every difference accounted for.
+"""Compare our legal GEMM kernels with those that CK's tile_engine lists, and give a reason for every difference.
 
     tools/compare_tile_engine.py [--tile-engine FOLDER] [--json | --markdown | --write]
 
-CK's builder is loaded from its folder and asked for its kernel list on its default configuration.
-A kernel that only CK lists is put to our rules; one that only we list is put to CK's own checks,
-one by one. Every difference lands in exactly one row; `unexplained` must be 0.
+CK's builder is loaded from its folder, and lists the kernels of its default configuration. Kernels that only CK lists
+are checked with our rules; kernels that only we list are checked with each of CK's own checks. Every difference is in
+exactly one row; `unexplained` must be 0.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from tilewright.ops.space import Space
 ARCH, DTYPE, LAYOUT = "gfx942", "fp16", "rcr"
 FOLDER_VARIABLE = "TILEWRIGHT_TEST_TILE_ENGINE"
 DOCUMENT = Path(__file__).parent.parent / "docs" / "tile-engine-comparison.md"
-# What decides CK's list. Their digest in the document says which CK it was made with.
-DECIDING = (
+# The files that decide CK's list. Their digest in the document identifies CK's version.
+LIST_FILES = (
     "ops/gemm/gemm_instance_builder.py",
     "ops/gemm/configs/default_config.json",
     "ops/commons/validation_utils.py",
 )
-# The pipeline for which CK's builder checks every tile, whatever pipelines the kernel is made for.
+# CK's builder checks every tile for this pipeline, whatever the kernel's own pipeline is.
 CHECKED_AS = "compv4"
 UNEXPLAINED = "unexplained"
 
@@ -55,7 +55,7 @@ FIELDS = ("block", "waves", "mma", "pipeline", "scheduler", "epilogue", "persist
 
 @dataclass(frozen=True)
 class Row:
-    """So many kernels for one reason."""
+    """The number of kernels with one reason."""
 
     reason: str
     what: str
@@ -64,16 +64,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both lists and where they differ. `only_ck` and `only_ours` add up to the differences."""
+    """Both lists and their differences. `only_ck` and `only_ours` add up to the differences."""
 
     folder_digest: str
     raw: int
     ck: int
     ours: int
     both: int
-    only_ck: tuple[Row, ...]  # by the first of our rules that refuses
-    only_ours: tuple[Row, ...]  # by the first of CK's checks that refuses
-    only_ours_sets: tuple[Row, ...]  # the same kernels by all of CK's checks that refuse
+    only_ck: tuple[Row, ...]  # by our first rule that rejects them
+    only_ours: tuple[Row, ...]  # by CK's first check that rejects them
+    only_ours_sets: tuple[Row, ...]  # the same kernels, by all of CK's checks that reject them
 
     @property
     def unexplained(self) -> int:
@@ -81,7 +81,7 @@ class Comparison:
         return sum(row.count for row in rows if row.reason == UNEXPLAINED)
 
     def adds_up(self) -> bool:
-        """Whether the rows of each side are exactly that side's surplus."""
+        """Whether the rows of each side add up to its additional kernels."""
         return (
             sum(row.count for row in self.only_ck) == self.ck - self.both
             and sum(row.count for row in self.only_ours) == self.ours - self.both
@@ -89,7 +89,7 @@ class Comparison:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as plain JSON."""
+        """Convert the comparison to JSON values."""
         sides = ("only_ck", "only_ours", "only_ours_sets")
         return {
             "arch": ARCH,
@@ -105,7 +105,7 @@ class Comparison:
 
 
 def find_tile_engine(given: Path | None = None) -> Path:
-    """The tile_engine folder: the given one, else the variable's, else the fetched one."""
+    """Find the tile_engine folder: the given one, the one in the environment, or the fetched one."""
     if given is not None:
         return given
     if folder := os.environ.get(FOLDER_VARIABLE):
@@ -113,45 +113,45 @@ def find_tile_engine(given: Path | None = None) -> Path:
     return find_ck_tools()
 
 
-def folder_digest(folder: Path) -> str:
-    """Names the CK whose list this is: a digest over the files that decide it."""
-    texts = ((folder / name).read_text(encoding="utf-8") for name in DECIDING)
+def digest_folder(folder: Path) -> str:
+    """Digest the files that decide the list, to identify CK's version."""
+    texts = ((folder / name).read_text(encoding="utf-8") for name in LIST_FILES)
     return digest_text("\0".join(texts))[:12]
 
 
 def compare(folder: Path) -> Comparison:
-    """Both lists on the default configuration of the tile_engine in `folder`."""
-    with _quiet():
+    """Compare both lists for the default configuration of the tile_engine in `folder`."""
+    with _silence_builder():
         builder = _load_builder(folder)
-        theirs = ck_kernels(builder, folder / DECIDING[1])
-        space = read_tile_engine(folder / DECIDING[1], dtype=DTYPE, layout=LAYOUT)
-        ours = our_kernels(space)
-        refusing = {key: refusing_checks(builder, key) for key in sorted(ours - theirs)}
-    only_ck = Counter(_first_rule(key) for key in sorted(theirs - ours))
+        theirs = list_ck_kernels(builder, folder / LIST_FILES[1])
+        space = read_tile_engine(folder / LIST_FILES[1], dtype=DTYPE, layout=LAYOUT)
+        ours = list_our_kernels(space)
+        refusing = {key: find_rejecting_checks(builder, key) for key in sorted(ours - theirs)}
+    only_ck = Counter(_find_first_rule(key) for key in sorted(theirs - ours))
     rules = {r.code: r for r in find_op("gemm").rules}
     checks = {check.name: check.what for check in CHECKS} | {UNEXPLAINED: ""}
     first = Counter(names[0] for names in refusing.values())
     whole = Counter(" + ".join(names) for names in refusing.values())
     return Comparison(
-        folder_digest=folder_digest(folder),
+        folder_digest=digest_folder(folder),
         raw=space.count_raw(ARCH),
         ck=len(theirs),
         ours=len(ours),
         both=len(theirs & ours),
-        only_ck=_rows(only_ck, {c: f"{r.slug}: {r.what}" for c, r in rules.items()}),
-        only_ours=_rows(first, checks),
-        only_ours_sets=_rows(whole, {}),
+        only_ck=_make_rows(only_ck, {c: f"{r.slug}: {r.what}" for c, r in rules.items()}),
+        only_ours=_make_rows(first, checks),
+        only_ours_sets=_make_rows(whole, {}),
     )
 
 
-def _rows(counts: Counter[str], texts: dict[str, str]) -> tuple[Row, ...]:
+def _make_rows(counts: Counter[str], texts: dict[str, str]) -> tuple[Row, ...]:
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Row(reason, texts.get(reason, ""), count) for reason, count in ordered)
 
 
 @contextlib.contextmanager
-def _quiet() -> Any:
-    """CK's builder prints, and turns on logging for the whole process when it is imported."""
+def _silence_builder() -> Any:
+    """Silence CK's builder, which prints, and enables logging for the whole process when it is imported."""
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     try:
@@ -163,7 +163,7 @@ def _quiet() -> Any:
 
 
 def _load_builder(folder: Path) -> ModuleType:
-    path = folder / DECIDING[0]
+    path = folder / LIST_FILES[0]
     spec = importlib.util.spec_from_file_location("ck_gemm_instance_builder", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise ToolchainError(f"{path} is not there: {folder} is no tile_engine folder")
@@ -172,8 +172,8 @@ def _load_builder(folder: Path) -> ModuleType:
     return module
 
 
-def ck_kernels(builder: ModuleType, config: Path) -> set[Key]:
-    """The kernels that CK's builder writes into its list."""
+def list_ck_kernels(builder: ModuleType, config: Path) -> set[Key]:
+    """List the kernels that CK's builder writes into its list."""
     with tempfile.TemporaryDirectory() as folder:
         builder.GemmKernelBuilder(folder, ARCH, DTYPE, LAYOUT, str(config)).write_kernel_list()
         lines = (Path(folder) / "gemm_kernel_list.txt").read_text().splitlines()
@@ -181,7 +181,7 @@ def ck_kernels(builder: ModuleType, config: Path) -> set[Key]:
 
 
 def _parse_line(line: str) -> Key:
-    """`name|tiles|traits`; the traits are pipeline, epilogue, scheduler, pads and persistent."""
+    """Parse `name|tiles|traits`; the traits are pipeline, epilogue, scheduler, pads and persistent."""
     _, tiles, traits = line.split("|")
     block, waves, mma = (Shape(*map(int, tile.split("x"))) for tile in tiles.split("_"))
     pipeline, epilogue, scheduler, *pads, persistent = traits.split("_")
@@ -190,13 +190,13 @@ def _parse_line(line: str) -> Key:
     return block, waves, mma, pipeline, scheduler, epilogue, persistent == "True"
 
 
-def our_kernels(space: Space) -> set[Key]:
-    """Our legal kernels of the space, in the terms both lists share."""
+def list_our_kernels(space: Space) -> set[Key]:
+    """List our legal kernels of the space, in the terms that both lists share."""
     return {tuple(getattr(k.config, name) for name in FIELDS) for k in space.iter(ARCH)}
 
 
-def _first_rule(key: Key) -> str:
-    """The first of our rules that refuses a kernel which only CK lists."""
+def _find_first_rule(key: Key) -> str:
+    """Find our first rule that rejects a kernel which only CK lists."""
     op = find_op("gemm")
     fixed = {"variant": "standard", **expand_dtype(DTYPE), "layout": LAYOUT}
     config = op.make_config(**fixed, **dict(zip(FIELDS, key, strict=True)))
@@ -206,72 +206,72 @@ def _first_rule(key: Key) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """One of CK's checks: what it demands, and the call that makes it on one kernel."""
+    """One of CK's checks: its requirement, and the call that makes the check."""
 
     name: str
     what: str
     passes: Callable[[Any, Key], bool]
 
 
-def _said(answer: Any) -> bool:
-    """CK's checks answer with a bool, or with a bool and a text."""
-    return bool(answer[0] if isinstance(answer, tuple) else answer)
+def _is_valid(result: Any) -> bool:
+    """Read the result of a check: a bool, or a bool and a text."""
+    return bool(result[0] if isinstance(result, tuple) else result)
 
 
-# In the order in which CK's is_tile_config_valid makes them; the traits come on their own.
+# In the order of CK's is_tile_config_valid; the traits have their own function.
 CHECKS = (
     Check(
         "waves",
         "waves must be 1x4x1, 2x2x1 or 4x1x1 (validate_warp_configuration)",
-        lambda v, k: _said(v.validate_warp_configuration(*k[1], ARCH)),
+        lambda v, k: _is_valid(v.validate_warp_configuration(*k[1], ARCH)),
     ),
     Check(
         "cover",
         "block must be a multiple of waves × mma (validate_dimension_alignment)",
-        lambda v, k: _said(v.validate_dimension_alignment(*k[0], *k[1], *k[2])),
+        lambda v, k: _is_valid(v.validate_dimension_alignment(*k[0], *k[1], *k[2])),
     ),
     Check(
         "lds-other-pipeline",
         "A and B must fit 32 KiB, half of the LDS: compv4's limit, applied to every pipeline; the "
         "kernel's own pipeline has room for them (validate_lds_capacity)",
-        lambda v, k: _fits(v, k, CHECKED_AS) or not _fits(v, k, k[3]),
+        lambda v, k: _fits_lds(v, k, CHECKED_AS) or not _fits_lds(v, k, k[3]),
     ),
     Check(
         "lds",
         "A and B must fit the LDS of the kernel's own pipeline (validate_lds_capacity)",
-        lambda v, k: _fits(v, k, CHECKED_AS) or _fits(v, k, k[3]),
+        lambda v, k: _fits_lds(v, k, CHECKED_AS) or _fits_lds(v, k, k[3]),
     ),
     Check(
         "spread",
         "A and B must be distributed evenly over the threads (validate_whole_wg_cover_configuration)",
-        lambda v, k: _said(v.validate_whole_wg_cover_configuration(*k[0], *k[1], LAYOUT, DTYPE, DTYPE)),
+        lambda v, k: _is_valid(v.validate_whole_wg_cover_configuration(*k[0], *k[1], LAYOUT, DTYPE, DTYPE)),
     ),
     Check(
         "mma",
         "mma must be listed for the GPU and type (validate_warp_tile_combination)",
-        lambda v, k: _said(v.validate_warp_tile_combination(*k[2], DTYPE, DTYPE, DTYPE, ARCH)),
+        lambda v, k: _is_valid(v.validate_warp_tile_combination(*k[2], DTYPE, DTYPE, DTYPE, ARCH)),
     ),
     Check(
         "traits",
         "pipeline, epilogue and scheduler must go together (is_trait_combination_valid)",
-        lambda v, k: _said(v.is_trait_combination_valid(k[3], k[5], k[4])),
+        lambda v, k: _is_valid(v.is_trait_combination_valid(k[3], k[5], k[4])),
     ),
 )
 
 
-def _fits(validation: Any, key: Key, pipeline: str) -> bool:
-    return _said(validation.validate_lds_capacity(*key[0], DTYPE, DTYPE, pipeline))
+def _fits_lds(validation: Any, key: Key, pipeline: str) -> bool:
+    return _is_valid(validation.validate_lds_capacity(*key[0], DTYPE, DTYPE, pipeline))
 
 
-def refusing_checks(builder: ModuleType, key: Key) -> list[str]:
-    """All of CK's checks that refuse a kernel which only we list."""
+def find_rejecting_checks(builder: ModuleType, key: Key) -> list[str]:
+    """Find all of CK's checks that reject a kernel which only we list."""
     validation = builder._validation_utils
     found = [check.name for check in CHECKS if not check.passes(validation, key)]
     return found or [UNEXPLAINED]
 
 
-def markdown(comparison: Comparison) -> str:
-    """The document docs/tile-engine-comparison.md."""
+def format_markdown(comparison: Comparison) -> str:
+    """Format the document docs/tile-engine-comparison.md."""
     c = comparison
     lines = [
         "# Our kernels compared with CK's tile_engine",
@@ -293,11 +293,11 @@ def markdown(comparison: Comparison) -> str:
         "",
         "## Kernels that only tile_engine lists, by our first rule that rejects them",
         "",
-        *_table(("rule", "requirement", "kernels"), c.only_ck),
+        *_format_table(("rule", "requirement", "kernels"), c.only_ck),
         "",
         "## Kernels that only we list, by tile_engine's first check that rejects them",
         "",
-        *_table(("check", "requirement", "kernels"), c.only_ours),
+        *_format_table(("check", "requirement", "kernels"), c.only_ours),
         "",
         "## The same kernels, by all checks that reject them",
         "",
@@ -308,19 +308,19 @@ def markdown(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(head: tuple[str, str, str], rows: Iterable[Row]) -> list[str]:
+def _format_table(head: tuple[str, str, str], rows: Iterable[Row]) -> list[str]:
     lines = ["| " + " | ".join(head) + " |", "|---|---|---:|"]
     lines += [f"| {row.reason} | {row.what} | {row.count:,} |" for row in rows]
     return [*lines, f"| total | | {sum(row.count for row in rows):,} |"]
 
 
-def plain(comparison: Comparison) -> str:
-    """The comparison as a table for a terminal."""
+def format_text(comparison: Comparison) -> str:
+    """Format the comparison as text for a terminal."""
     c = comparison
     lines = [f"{ARCH} {DTYPE} {LAYOUT}: {c.raw:,} combinations; CK lists {c.ck:,}, ours {c.ours:,}, both {c.both:,}"]
     sides = (
-        ("only CK, refused by our rule", c.only_ck),
-        ("only ours, refused by CK's", c.only_ours),
+        ("only CK, rejected by our rule", c.only_ck),
+        ("only ours, rejected by CK's check", c.only_ours),
     )
     for title, rows in sides:
         lines.append(f"{title}: {sum(row.count for row in rows):,}")
@@ -339,11 +339,11 @@ def main() -> int:
     options = parser.parse_args()
     comparison = compare(find_tile_engine(options.tile_engine))
     if options.write:
-        DOCUMENT.write_text(markdown(comparison), encoding="utf-8")
+        DOCUMENT.write_text(format_markdown(comparison), encoding="utf-8")
     elif options.json:
         print(json.dumps(comparison.to_json(), indent=2))
     else:
-        print(markdown(comparison) if options.markdown else plain(comparison))
+        print(format_markdown(comparison) if options.markdown else format_text(comparison))
     return 0 if comparison.adds_up() and not comparison.unexplained else 1
 
 

@@ -1,7 +1,7 @@
-"""Everything that CI has no time for, in parts: tests marked `deep`, and the tables of truth, verifying and mutations.
+"""Run the checks that take too long for CI: tests marked `deep`, and the tables of truth, verified and mutations.
 
-A part that passed is not run again while the sources are the same, so that a run may be stopped at any time and goes
-on where it was. `--list` names the parts, `--part NAME` runs one of them whatever was done before.
+The checks are split into parts. A part that passed is not run again while the sources stay the same, so you can stop a
+run at any time and continue later. `--list` prints the parts, `--part NAME` runs one of them even if it passed.
 
     python tools/deep_tests.py --jobs 2
 """
@@ -19,77 +19,77 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DONE = ROOT / "build" / "deep_tests.jsonl"
-# What decides the outcome of a part. Documents do not: parts write some of them.
-SOURCES = ("src", "tests", "tools", "examples", "pyproject.toml")
+# The outcome of a part depends on these. Documents are excluded: parts write some of them.
+SOURCES = ("src", "tests", "research", "tools", "examples", "pyproject.toml")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A command that takes minutes to hours, and leaves nothing half done when it is stopped."""
+    """A command that takes minutes to hours, and that you can stop at any time."""
 
     name: str
     command: tuple[str, ...]
 
 
-def parts(jobs: int) -> list[Part]:
-    """Test files that have deep tests, each by itself, then the tables."""
+def list_parts(jobs: int) -> list[Part]:
+    """List a part for each test file with deep tests, then the tables."""
     files = sorted(path for path in (ROOT / "tests").rglob("test_*.py") if "deep" in path.read_text(encoding="utf-8"))
     pytest = (sys.executable, "-m", "pytest", "-q", "-m", "deep", "-n", str(jobs), "--dist", "worksteal")
-    tested = [Part(path.stem, (*pytest, str(path.relative_to(ROOT)))) for path in files]
+    tests = [Part(path.stem, (*pytest, str(path.relative_to(ROOT)))) for path in files]
     tables = [Part(name, ("make", name, f"JOBS={jobs}")) for name in ("truth", "verified", "mutations")]
-    return [*tested, *tables]
+    return [*tests, *tables]
 
 
-def digest_of_sources() -> str:
-    """What git makes of the sources as they are in the work tree."""
+def digest_sources() -> str:
+    """Return git's digest of the sources in the work tree."""
     stash = subprocess.run(["git", "stash", "create"], cwd=ROOT, capture_output=True, text=True, check=True)
     tree = stash.stdout.strip() or "HEAD"
-    named = ["git", "ls-tree", tree, "--", *SOURCES]
-    listed = subprocess.run(named, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = ["git", "ls-tree", tree, "--", *SOURCES]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = subprocess.run(["git", "hash-object", "--stdin"], input=listed, capture_output=True, text=True, check=True)
     return found.stdout.strip()
 
 
-def passed(sources: str) -> set[str]:
+def read_passed(sources: str) -> set[str]:
     lines = DONE.read_text(encoding="utf-8").splitlines() if DONE.exists() else []
     entries = [json.loads(line) for line in lines]
     return {entry["part"] for entry in entries if entry["sources"] == sources and entry["exit"] == 0}
 
 
-def run(wanted: Sequence[Part], sources: str) -> bool:
-    """Run parts one after another; whether all of them passed."""
-    right = True
+def run_parts(wanted: Sequence[Part], sources: str) -> bool:
+    """Run parts one after another. Return whether all of them passed."""
+    all_passed = True
     DONE.parent.mkdir(exist_ok=True)
     for part in wanted:
         print(f"== {part.name}", flush=True)
         began = time.monotonic()
         code = subprocess.run(part.command, cwd=ROOT, check=False).returncode
-        # 5: nothing was collected, as in a file that only speaks of the marker.
+        # 5: no test was collected, as in a file that only mentions the marker.
         code = 0 if code == 5 and "pytest" in part.command else code
         entry = {"part": part.name, "sources": sources, "exit": code, "seconds": round(time.monotonic() - began)}
         with DONE.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry) + "\n")
-        right &= code == 0
-    return right
+        all_passed &= code == 0
+    return all_passed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--list", action="store_true", help="name the parts, and say which passed")
-    parser.add_argument("--part", action="append", help="only this part, also if it passed; may be repeated")
+    parser.add_argument("--list", action="store_true", help="print the parts and whether they passed")
+    parser.add_argument("--part", action="append", help="run only this part, even if it passed; may be repeated")
     options = parser.parse_args()
-    every, sources = parts(options.jobs), digest_of_sources()
+    every, sources = list_parts(options.jobs), digest_sources()
     unknown = set(options.part or ()) - {part.name for part in every}
     if unknown:
         parser.error(f"unknown part {', '.join(sorted(unknown))}; known: {', '.join(part.name for part in every)}")
-    done = passed(sources)
+    done = read_passed(sources)
     if options.list:
         for part in every:
             print(f"{'passed' if part.name in done else 'to do':7} {part.name}: {' '.join(part.command)}")
         return 0
-    chosen = [p for p in every if (p.name in options.part if options.part else p.name not in done)]
-    return 0 if run(chosen, sources) else 1
+    selected = [p for p in every if (p.name in options.part if options.part else p.name not in done)]
+    return 0 if run_parts(selected, sources) else 1
 
 
 if __name__ == "__main__":

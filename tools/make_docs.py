@@ -1,9 +1,9 @@
-"""Writes docs/reference/, what the code already knows as Markdown, and the module `keywords` of each op.
+"""Write docs/reference/ from the code, and the module `keywords` of each op.
 
     python tools/make_docs.py            write the files that changed
     python tools/make_docs.py --check    write nothing, fail if a file is stale
 
-The documents describe what is shipped: the same text on every machine.
+The text does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import click
 
 from config_samples import draw_legal, list_strata
-from keywords import keyword_files
+from keywords import make_keyword_files
 from tilewright import arch as archs
 from tilewright.arch.dtypes import ACCUMULATORS
 from tilewright.arch.spec import Arch
@@ -34,9 +34,9 @@ from tilewright.ops.rule import Rule
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 NOTE = "Written by `make docs` from the code. Do not edit it here."
-COLUMNS = 100  # of the help texts
-WIDTH = 110  # of paragraphs
-MOST_LISTED = 16  # longer lists of values are counted instead
+COLUMNS = 100  # width of the help texts
+WIDTH = 110  # width of paragraphs
+MAX_LISTED = 16  # longer lists of values are counted instead
 NOTICED = {
     "compiler": "the compiler rejects the source",
     "supports": "the built kernel rejects the problem",
@@ -45,33 +45,33 @@ NOTICED = {
 }
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> str:
-    """A Markdown table; the columns in `right` are right-aligned."""
+def format_table(headings: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()) -> str:
+    """Format a Markdown table. The columns in `right` are right-aligned."""
     lines = [headings, ["---:" if heading in right else "---" for heading in headings], *rows]
-    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(_format_cell(cell) for cell in line)} |" for line in lines)
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
-def code(value: object) -> str:
-    """A value as code, or nothing for nothing."""
+def format_code(value: object) -> str:
+    """Format a value as code; an empty value stays empty."""
     return f"`{value}`" if str(value) else ""
 
 
-def page(title: str, *parts: str) -> str:
-    """A document: title, note, parts."""
+def format_page(title: str, *parts: str) -> str:
+    """Format a document from its title and parts."""
     return "\n\n".join([f"# {title}", NOTE, *(part for part in parts if part)]) + "\n"
 
 
-def wrapped(text: str) -> str:
-    """A paragraph in lines that fit an editor."""
+def wrap_paragraph(text: str) -> str:
+    """Wrap a paragraph into lines."""
     return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def token(field: Field, value: Any) -> str:
-    """A field's value as `-s` takes it."""
+def format_token(field: Field, value: Any) -> str:
+    """Format a field's value as for the option `-s`."""
     read = field.kind.read(field.name, value)
     return str(read).lower() if isinstance(read, bool) else field.kind.to_token(read)
 
@@ -79,56 +79,56 @@ def token(field: Field, value: Any) -> str:
 # Rules
 
 
-def rules_page() -> str:
-    """Every rule of every op."""
-    legend = table(("noticed by", "effect without the rule"), NOTICED.items())
+def make_rules_page() -> str:
+    """Document every rule of every op."""
+    legend = format_table(("noticed by", "effect without the rule"), NOTICED.items())
     intro = (
         "A rule has a code and a name. `tilewright rules CODE` prints one rule, `tilewright check` checks your config\n"
         "with all of them. To write your own, see [add a rule](../add-a-rule.md)."
     )
-    return page("Rules", intro, legend, *(part for op in OPS for part in _op_rules(op)))
+    return format_page("Rules", intro, legend, *(part for op in OPS for part in _format_op_rules(op)))
 
 
-def _op_rules(op: Op) -> Iterator[str]:
-    example = ", ".join(f"`{n}={token(list_fields(op.config_type)[n], v)}`" for n, v in op.example.items())
+def _format_op_rules(op: Op) -> Iterator[str]:
+    example = ", ".join(f"`{n}={format_token(list_fields(op.config_type)[n], v)}`" for n, v in op.example.items())
     yield f"## {op.name}"
-    yield wrapped(f"Examples change this config: {example}.")
+    yield wrap_paragraph(f"Examples change this config: {example}.")
     if op.fit_rules:
         sizes = ", ".join(f"`{name}={value}`" for name, value in op.example_problem.items())
-        yield wrapped(f"If a rule reads a problem, it is {sizes}, with the named changes.")
+        yield wrap_paragraph(f"If a rule reads a problem, it is {sizes}, with the named changes.")
     for title, rules in (("Configs", op.rules), ("Whether a kernel fits a problem", op.fit_rules)):
         if rules:
             yield f"### {title}"
-            listed = ((f"[{r.code}](#{_anchor(r)})", r.slug, r.enforced_by, r.what) for r in rules)
-            yield table(("code", "name", "noticed by", "requirement"), listed)
-            yield from (_rule(op, rule) for rule in rules)
+            listed = ((f"[{r.code}](#{_make_anchor(r)})", r.slug, r.enforced_by, r.what) for r in rules)
+            yield format_table(("code", "name", "noticed by", "requirement"), listed)
+            yield from (_format_rule(op, rule) for rule in rules)
 
 
-def _anchor(rule: Rule) -> str:
+def _make_anchor(rule: Rule) -> str:
     return f"{rule.code}-{rule.slug}".lower()
 
 
-def _rule(op: Op, rule: Rule) -> str:
+def _format_rule(op: Op, rule: Rule) -> str:
     facts = [
         ("why", rule.why),
         ("fix", rule.fix),
         ("noticed by", f"{rule.enforced_by}: {NOTICED[rule.enforced_by]}"),
-        ("reads", ", ".join(code(name) for name in rule.reads)),
-        ("passes", f"{_overrides(op, rule.good)} on {rule.arch}"),
-        ("fails", f"{_overrides(op, rule.bad)} on {rule.arch}"),
-        ("message", _complaint(op, rule)),
+        ("reads", ", ".join(format_code(name) for name in rule.reads)),
+        ("passes", f"{_format_overrides(op, rule.good)} on {rule.arch}"),
+        ("fails", f"{_format_overrides(op, rule.bad)} on {rule.arch}"),
+        ("message", _format_message(op, rule)),
     ]
-    return f"#### {rule.code} {rule.slug}\n\n{rule.what}\n\n{table(('', ''), facts)}"
+    return f"#### {rule.code} {rule.slug}\n\n{rule.what}\n\n{format_table(('', ''), facts)}"
 
 
-def _overrides(op: Op, overrides: Mapping[str, Any]) -> str:
+def _format_overrides(op: Op, overrides: Mapping[str, Any]) -> str:
     fields = list_fields(op.config_type)
-    shown = [f"`{name}={token(fields[name], value)}`" for name, value in overrides.items() if name in fields]
-    shown += [f"problem `{name}={value}`" for name, value in overrides.get("problem", {}).items()]
-    return ", ".join(shown) or "the example unchanged"
+    parts = [f"`{name}={format_token(fields[name], value)}`" for name, value in overrides.items() if name in fields]
+    parts += [f"problem `{name}={value}`" for name, value in overrides.get("problem", {}).items()]
+    return ", ".join(parts) or "the example unchanged"
 
 
-def _complaint(op: Op, rule: Rule) -> str:
+def _format_message(op: Op, rule: Rule) -> str:
     arch = archs.load(rule.arch)
     values = dict(rule.bad)
     problem = op.problem_type(**{**op.example_problem, **values.pop("problem", {})})
@@ -142,113 +142,123 @@ def _complaint(op: Op, rule: Rule) -> str:
 # Fields
 
 
-def fields_page() -> str:
-    """The fields of every op's config."""
+def make_fields_page() -> str:
+    """Document the config fields of every op."""
     intro = (
         "The fields of a config distinguish the kernels of an op. You must set a field that has no default. A name\n"
         "shows the fields without a default in this order, then the others if they differ from their default.\n"
         '`"*"` in a space stands for the values worth trying on your GPU.'
     )
-    return page("Config fields", intro, *(part for op in OPS for part in _op_fields(op)))
+    return format_page("Config fields", intro, *(part for op in OPS for part in _format_op_fields(op)))
 
 
-def _op_fields(op: Op) -> Iterator[str]:
+def _format_op_fields(op: Op) -> Iterator[str]:
     fields = list_fields(op.config_type).values()
     yield f"## {op.name}\n\nThe {op.doc}."
-    rows = [(code(f.name), f.kind.describe(), _default(f), code(_in_name(op, f)), f.doc) for f in fields]
-    yield table(("field", "takes", "default", "in names", "meaning"), rows)
+    rows = [
+        (format_code(f.name), f.kind.describe(), _format_default(f), format_code(_format_name_part(op, f)), f.doc)
+        for f in fields
+    ]
+    yield format_table(("field", "takes", "default", "in names", "meaning"), rows)
     if op.shorthands:
-        names = ", ".join(code(name) for name in op.shorthands)
+        names = ", ".join(format_code(name) for name in op.shorthands)
         yield f"Shorthands that stand for several fields: {names}."
     yield '### What `"*"` tries\n\nFields that are not listed here are tried with every value that they take.'
-    starred = ((code(f.name), values) for f in fields if f.name in op.stars for values in _starred(op, f.name))
-    yield table(("field", "values"), starred)
+    starred = (
+        (format_code(f.name), values)
+        for f in fields
+        if f.name in op.stars
+        for values in _format_searched_values(op, f.name)
+    )
+    yield format_table(("field", "values"), starred)
 
 
-def _default(field: Field) -> str:
-    return "" if field.required else code(token(field, field.default))
+def _format_default(field: Field) -> str:
+    return "" if field.required else format_code(format_token(field, field.default))
 
 
-def _in_name(op: Op, field: Field) -> str:
-    """The field's part of a name: the example's where it has one."""
+def _format_name_part(op: Op, field: Field) -> str:
+    """Format the field's part of a kernel name, with the example's value if it has one."""
     if field.required:
         return field.to_token(field.kind.read(field.name, op.example[field.name])) or ""
     return field.tag if isinstance(field.default, bool) else f"{field.tag}…"
 
 
-def _starred(op: Op, name: str) -> list[str]:
-    """What a field is searched over, once for each group of GPUs that agree."""
+def _format_searched_values(op: Op, name: str) -> list[str]:
+    """Format the searched values of a field, once for each group of GPUs with the same values."""
     field = list_fields(op.config_type)[name]
     groups: dict[str, list[str]] = {}
     for arch in archs.arch_names():
         values = op.list_candidates(name, archs.load(arch))
-        shown = ", ".join(token(field, value) for value in values)
-        if len(values) > MOST_LISTED:
-            shown = f"{len(values)} values from {token(field, values[0])} to {token(field, values[-1])}"
-        groups.setdefault(shown or "nothing: you must list its values", []).append(arch)
+        parts = ", ".join(format_token(field, value) for value in values)
+        if len(values) > MAX_LISTED:
+            parts = f"{len(values)} values from {format_token(field, values[0])} to {format_token(field, values[-1])}"
+        groups.setdefault(parts or "nothing: you must list its values", []).append(arch)
     if len(groups) == 1:
         return list(groups)
-    return [f"{', '.join(names)}: {shown}" for shown, names in groups.items()]
+    return [f"{', '.join(names)}: {parts}" for parts, names in groups.items()]
 
 
 # Knobs and commands
 
 
-def knobs_page() -> str:
-    """Every environment variable."""
+def make_knobs_page() -> str:
+    """Document every environment variable."""
     intro = (
         "Tilewright reads these variables and no others. An empty value counts as not set. An invalid value is an\n"
         "error. `tilewright knobs` shows you the current values."
     )
-    rows = [(code(knob.name), knob.kind, knob.doc) for knob in KNOBS]
-    return page("Environment variables", intro, table(("variable", "takes", "meaning"), rows))
+    rows = [(format_code(knob.name), knob.kind, knob.doc) for knob in KNOBS]
+    return format_page("Environment variables", intro, format_table(("variable", "takes", "meaning"), rows))
 
 
-def cli_page() -> str:
-    """The help text of every command."""
+def make_cli_page() -> str:
+    """Document the help text of every command."""
     parts = []
-    for name, text in _helps(root, click.Context(root, info_name="tilewright", terminal_width=COLUMNS)):
+    for name, text in _iterate_help(root, click.Context(root, info_name="tilewright", terminal_width=COLUMNS)):
         lines = "\n".join(line.rstrip() for line in text.splitlines())
         parts.append(f"## {name}\n\n```text\n{lines}\n```")
     note = "Some options have other names, which `--help` does not list:"
-    return page("Commands", "The output of `--help`, at 100 columns.", *parts, "## Other names", note, _aliases())
+    return format_page(
+        "Commands", "The output of `--help`, at 100 columns.", *parts, "## Other names", note, _format_aliases()
+    )
 
 
-def _helps(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    for each in _contexts(command, context):
+def _iterate_help(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
+    for each in _iterate_contexts(command, context):
         yield each.command_path, each.command.get_help(each)
 
 
-def _contexts(command: click.Command, context: click.Context) -> Iterator[click.Context]:
-    """A context for a command and each of its sub-commands."""
+def _iterate_contexts(command: click.Command, context: click.Context) -> Iterator[click.Context]:
+    """Yield a context for a command and each of its sub-commands."""
     yield context
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None:
-                yield from _contexts(inner, click.Context(inner, info_name=name, parent=context))
+                yield from _iterate_contexts(inner, click.Context(inner, info_name=name, parent=context))
 
 
-def _aliases() -> str:
-    """The names of options that the help texts leave out."""
+def _format_aliases() -> str:
+    """Document the option names that the help texts leave out."""
     commands: dict[tuple[str, Sequence[str]], list[str]] = {}
-    for context in _contexts(root, click.Context(root, info_name="tilewright")):
+    for context in _iterate_contexts(root, click.Context(root, info_name="tilewright")):
         for option in context.command.params:
             if isinstance(option, Option) and option.aliases:
                 command = context.command_path.removeprefix("tilewright ")
                 commands.setdefault((list_main_names(option)[0], option.aliases), []).append(command)
     rows = [
-        (code(name), ", ".join(map(code, aliases)), ", ".join(map(code, where)))
+        (format_code(name), ", ".join(map(format_code, aliases)), ", ".join(map(format_code, where)))
         for (name, aliases), where in commands.items()
     ]
-    return table(("option", "other names", "commands"), rows)
+    return format_table(("option", "other names", "commands"), rows)
 
 
 # GPUs
 
 
-def gpus_page() -> str:
-    """What is supported where, and the facts about each GPU."""
+def make_gpus_page() -> str:
+    """Document the supported kernels and the hardware facts of each GPU."""
     specs = [archs.load(name) for name in archs.arch_names()]
     names = [spec.name for spec in specs]
     intro = (
@@ -259,33 +269,33 @@ def gpus_page() -> str:
         (f"{a} × {b} → {acc}", *(str(len(spec.mma_shapes(a, b, acc)) or "") for spec in specs))
         for (a, b), acc in ACCUMULATORS.items()
     ]
-    return page(
+    return format_page(
         "GPUs",
         intro,
         "## Kinds of kernels",
         "✓: the rules allow at least one kernel of this kind.",
-        *(_kinds(op, specs) for op in OPS),
+        *(_format_kinds(op, specs) for op in OPS),
         "## Matrix tiles by types",
         "How many matrix tiles CK Tile has on a GPU for inputs A × B and their accumulator.",
-        table(("types", *names), types, names),
+        format_table(("types", *names), types, names),
         "## Hardware",
         "The waves of one work-group share a unit: a compute unit on CDNA, a work-group processor on RDNA.",
-        table(("", *names), _facts(specs), names),
-        *(_tiles(spec) for spec in specs),
+        format_table(("", *names), _iterate_facts(specs), names),
+        *(_format_tiles(spec) for spec in specs),
     )
 
 
-def _kinds(op: Op, specs: Sequence[Arch]) -> str:
-    found = {spec.name: _kinds_on(op, spec) for spec in specs}
+def _format_kinds(op: Op, specs: Sequence[Arch]) -> str:
+    found = {spec.name: _find_kinds(op, spec) for spec in specs}
     every = dict.fromkeys(kind for kinds in found.values() for kind in kinds)
     positions = {name: list(op.list_candidates(name, specs[0])) for name in op.kinds}
     order = sorted(every, key=lambda kind: [positions[n].index(v) for n, v in zip(op.kinds, kind, strict=True)])
     rows = [(*kind, *("✓" if kind in found[spec.name] else "" for spec in specs)) for kind in order]
-    return f"### {op.name}\n\n{table((*op.kinds, *found), rows)}"
+    return f"### {op.name}\n\n{format_table((*op.kinds, *found), rows)}"
 
 
-def _kinds_on(op: Op, arch: Arch) -> dict[tuple[Any, ...], ConfigBase]:
-    """The kinds that have a legal kernel on a GPU, with one such kernel."""
+def _find_kinds(op: Op, arch: Arch) -> dict[tuple[Any, ...], ConfigBase]:
+    """Find the kinds with a legal kernel on a GPU, and one such config for each."""
     found: dict[tuple[Any, ...], ConfigBase] = {}
     for fixed in list_strata(op, arch):
         kind = tuple(fixed[name] for name in op.kinds)
@@ -296,7 +306,7 @@ def _kinds_on(op: Op, arch: Arch) -> dict[tuple[Any, ...], ConfigBase]:
     return found
 
 
-def _facts(specs: Sequence[Arch]) -> Iterator[tuple[str, ...]]:
+def _iterate_facts(specs: Sequence[Arch]) -> Iterator[tuple[str, ...]]:
     facts: tuple[tuple[str, Callable[[Arch], object]], ...] = (
         ("product", lambda s: s.product),
         ("family", lambda s: s.family),
@@ -328,54 +338,56 @@ def _facts(specs: Sequence[Arch]) -> Iterator[tuple[str, ...]]:
         yield f"peak {dtype}, 10¹² operations/s", *("" if rate is None else f"{rate:g}" for rate in rates)
 
 
-def _tiles(arch: Arch) -> str:
+def _format_tiles(arch: Arch) -> str:
     rows = []
     for types, shapes in arch.mma.items():
         by_instruction: dict[str, list[str]] = {}
         for shape, instruction in shapes.items():
             by_instruction.setdefault(instruction, []).append(str(shape))
         for name, tiles in by_instruction.items():
-            rows.append((f"{types.a} × {types.b} → {types.acc}", ", ".join(tiles), code(name)))
+            rows.append((f"{types.a} × {types.b} → {types.acc}", ", ".join(tiles), format_code(name)))
     waves = ", ".join(str(shape) for shape in arch.waves)
     title = f"## {arch.name}: {arch.product}"
-    return f'{title}\n\nWaves that `"*"` tries: {waves}.\n\n{table(("types", "tiles", "instruction"), rows)}'
+    return f'{title}\n\nWaves that `"*"` tries: {waves}.\n\n{format_table(("types", "tiles", "instruction"), rows)}'
 
 
 # Kernel sets
 
-MOST_NAMED = 60  # more kernels than one reads
+MAX_NAMED = 60  # larger sets are not listed by name
 Members: TypeAlias = Mapping[str, Sequence[Kernel]]  # the kernels of a set on each GPU
 
 
-def sets_page() -> str:
-    """The preselected sets and their members."""
+def make_sets_page() -> str:
+    """Document the preselected sets and their members."""
     intro = (
         "A preselected set is a short list of kernels for a purpose. All its kernels are legal on every GPU that it\n"
         "names. `tilewright generate --preselected NAME` writes their sources; with `--dry-run` you get their names.\n"
-        f"Sets of more than {MOST_NAMED} kernels for a GPU are only counted here."
+        f"Sets of more than {MAX_NAMED} kernels for a GPU are only counted here."
     )
     known = [kernel_set for op in OPS for kernel_set in op.sets().values()]
-    # Looked for once: a large set takes a second.
+    # Computed once: a large set takes a second.
     members = {s.name: {arch: list(s.kernels(arch)) for arch in s.archs} for s in known}
-    rows = [(_set_cell(s.name, members[s.name]), s.op, _counts(members[s.name]), s.doc) for s in known]
-    parts = (f"## {name}\n\n{_members(found)}" for name, found in members.items() if _is_listed(found))
-    return page("Preselected kernel sets", intro, table(("set", "op", "kernels", "purpose"), rows), *parts)
+    rows = [(_format_set_cell(s.name, members[s.name]), s.op, _format_counts(members[s.name]), s.doc) for s in known]
+    parts = (f"## {name}\n\n{_format_members(found)}" for name, found in members.items() if _is_listed(found))
+    return format_page(
+        "Preselected kernel sets", intro, format_table(("set", "op", "kernels", "purpose"), rows), *parts
+    )
 
 
 def _is_listed(members: Members) -> bool:
-    return max(map(len, members.values())) <= MOST_NAMED
+    return max(map(len, members.values())) <= MAX_NAMED
 
 
-def _set_cell(name: str, members: Members) -> str:
+def _format_set_cell(name: str, members: Members) -> str:
     return f"[{name}](#{name})" if _is_listed(members) else name
 
 
-def _counts(members: Members) -> str:
+def _format_counts(members: Members) -> str:
     return ", ".join(f"{arch} {len(kernels)}" for arch, kernels in members.items())
 
 
-def _members(members: Members) -> str:
-    """The configs as they are in names, once for each group of GPUs that have them."""
+def _format_members(members: Members) -> str:
+    """Format the configs as in kernel names, once for each group of GPUs that have them."""
     where: dict[str, list[str]] = {}
     for arch, kernels in members.items():
         for kernel in kernels:
@@ -388,20 +400,20 @@ def _members(members: Members) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "rules.md": rules_page,
-    "fields.md": fields_page,
-    "knobs.md": knobs_page,
-    "cli.md": cli_page,
-    "gpus.md": gpus_page,
-    "sets.md": sets_page,
+    "rules.md": make_rules_page,
+    "fields.md": make_fields_page,
+    "knobs.md": make_knobs_page,
+    "cli.md": make_cli_page,
+    "gpus.md": make_gpus_page,
+    "sets.md": make_sets_page,
 }
 
 
-def stale(folder: Path) -> dict[Path, str]:
-    """The files of `folder`, and modules made from fields, that are not what the code says, with their right text."""
+def find_stale(folder: Path) -> dict[Path, str]:
+    """Find the generated documents and modules that are stale, with their new text."""
     if ARCH_PATH.get() is not None:
         raise SystemExit(f"{ARCH_PATH.name} is set; unset it: the documents describe the GPUs that are shipped")
-    wanted = {folder / name: make() for name, make in PAGES.items()} | keyword_files(OPS)
+    wanted = {folder / name: make() for name, make in PAGES.items()} | make_keyword_files(OPS)
     return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
 
 
@@ -410,7 +422,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a file is stale")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="instead of docs/reference")
     options = parser.parse_args(arguments)
-    found = stale(options.folder)
+    found = find_stale(options.folder)
     for path, text in found.items():
         if options.check:
             print(f"{path} is stale: run `make docs`")

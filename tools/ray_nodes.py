@@ -1,4 +1,4 @@
-"""A Ray cluster of several nodes on this machine, for tests and measurements: Ray's own, with small object stores."""
+"""Run a Ray cluster with several nodes on this machine, for tests and measurements."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from tilewright.base.knobs import STORE
 from tilewright.bench.cluster.session import import_ray
 
-OBJECT_STORE_BYTES = 80 * 2**20  # Ray refuses less than 75 MB
-# A node that is killed is noticed within about two seconds instead of Ray's usual 15.
+OBJECT_STORE_BYTES = 80 * 2**20  # Ray needs at least 75 MB
+# Ray notices a killed node within about two seconds instead of 15.
 HEALTH = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 500,
@@ -24,11 +24,11 @@ HEALTH = {
 
 @contextmanager
 def ray_nodes(*cpus: int, stores: Path | None = None) -> Iterator[tuple[Any, list[Any]]]:
-    """A cluster, and its nodes with so many processors. The head has none. This process is connected to it.
+    """Start a cluster with a node for each number of processors, and connect this process to it. The head has none.
 
-    With `stores`, each node has an artifact store of its own there, as machines have.
+    With `stores`, each node has its own artifact store there, as separate machines do.
     """
-    # No messages to Ray's makers and no exporter of metrics: both cost seconds of start-up.
+    # Usage reports and the metrics exporter would each take seconds to start.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_enable_metrics_collection"] = "0"  # noqa: SIM112  (Ray's spelling)
     from ray.cluster_utils import Cluster
@@ -50,7 +50,7 @@ def ray_nodes(*cpus: int, stores: Path | None = None) -> Iterator[tuple[Any, lis
 
 
 def add_node(cluster: Any, cpus: int) -> Any:
-    """One more node."""
+    """Add a node."""
     return cluster.add_node(num_cpus=cpus, object_store_memory=OBJECT_STORE_BYTES)
 
 

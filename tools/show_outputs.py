@@ -1,8 +1,8 @@
-"""Put what the commands of a page print into the page: `python tools/show_outputs.py docs/selection.md`.
+"""Update the outputs of commands in a page: `python tools/show_outputs.py docs/selection.md`.
 
-Bash blocks are run from top to bottom in an empty folder. The text block that follows one is what it printed; a block
-without one, or after a line `<!-- not run -->`, is left alone. With --check nothing is written, and the exit code says
-whether the page is up to date.
+Runs the page's bash blocks from top to bottom in an empty folder, and replaces the text block after each by its output.
+Blocks after a line `<!-- not run -->` are skipped. With --check, nothing is written, and the exit code is 1 if the page
+is stale.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _BLOCK = re.compile(
 )
 
 
-def refreshed(page: str) -> str:
-    """The page with the outputs of today."""
+def refresh_outputs(page: str) -> str:
+    """Return the page with current outputs."""
     with tempfile.TemporaryDirectory() as folder:
-        return _BLOCK.sub(lambda found: _shown(found, Path(folder)), page)
+        return _BLOCK.sub(lambda found: _replace_output(found, Path(folder)), page)
 
 
-def _shown(found: re.Match[str], folder: Path) -> str:
+def _replace_output(found: re.Match[str], folder: Path) -> str:
     if found["mark"]:
         return found[0]
-    printed = _printed(found["code"], folder)
+    printed = _run_block(found["code"], folder)
     if found["text"] is None:
         return found[0]
     return found[0].replace(f"```text\n{found['text']}", f"```text\n{printed}")
 
 
-def _printed(code: str, folder: Path) -> str:
+def _run_block(code: str, folder: Path) -> str:
     paths = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     command = ["bash", "-euo", "pipefail", "-c", code]
-    surroundings = {**os.environ, "PATH": paths}
-    done = subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PATH": paths}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"exit code {done.returncode} of:\n{code}\n{done.stdout}{done.stderr}")
     return done.stdout.strip("\n") + "\n"
@@ -53,7 +53,7 @@ def main() -> int:
     stale = 0
     for path in given.pages:
         before = path.read_text(encoding="utf-8")
-        after = refreshed(before)
+        after = refresh_outputs(before)
         if after != before:
             stale += 1
             print(f"{path} {'is stale' if given.check else 'written'}")

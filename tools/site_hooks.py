@@ -1,4 +1,4 @@
-"""Hooks of the documentation site: pages from outside docs/, and links that work on the site and on GitHub.
+"""Hooks for the documentation site: pages from outside docs/, and links that work on the site and on GitHub.
 
 Documents link to README.md, CONTRIBUTING.md, examples and sources by their paths in the repository. The site has a page
 for each of these files, and the hooks turn such links into links between pages. See mkdocs.yml.
@@ -58,7 +58,7 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 
 
 def prepare_text(markdown: str, source: str, page: str) -> str:
-    """The text of the file `source` as the page `page` needs it. Both are paths with `/`.
+    """Return the text of the file `source` for the page `page`. Both are paths with `/`.
 
     Marks for tests are removed, nested lists get the indentation that Python-Markdown needs, and links are rewritten.
     """
@@ -69,7 +69,7 @@ def prepare_text(markdown: str, source: str, page: str) -> str:
 
 
 def rewrite_links(markdown: str, source: str, page: str) -> str:
-    """The text of the file `source` with links to the pages of the site, relative to the page `page`."""
+    """Rewrite the links in a file to pages of the site, relative to the page `page`."""
 
     def rewrite(link: re.Match[str]) -> str:
         target, mark, anchor = link["target"].partition("#")
@@ -87,12 +87,12 @@ def rewrite_links(markdown: str, source: str, page: str) -> str:
 
 
 def _rewrite_line(line: str, rewrite: Callable[[re.Match[str]], str]) -> str:
-    """A line with its links rewritten, except those in code."""
+    """Rewrite the links of a line, except those in code."""
     return "".join(part if part.startswith("`") else _LINK.sub(rewrite, part) for part in _CODE.split(line))
 
 
 def _find_page(path: str) -> tuple[str, str]:
-    """The page for a path in the repository, and the anchor where it begins there."""
+    """Find the page for a path in the repository, and the anchor in it."""
     if path in ROOT_PAGES:
         return ROOT_PAGES[path], ""
     folder, _, rest = path.partition("/")
@@ -106,7 +106,7 @@ def _find_page(path: str) -> tuple[str, str]:
 
 
 def _find_prose(lines: list[str]) -> Iterator[int]:
-    """The indices of the lines outside fenced blocks."""
+    """Yield the indices of lines outside fenced blocks."""
     fenced = False
     for number, line in enumerate(lines):
         if line.startswith("```"):
@@ -116,7 +116,7 @@ def _find_prose(lines: list[str]) -> Iterator[int]:
 
 
 def _find_linked_sources(files: Files) -> list[str]:
-    """Paths of the source files that a document links to."""
+    """Find the source files that documents link to."""
     linked = set()
     for file in files.documentation_pages():
         folder = posixpath.dirname(f"docs/{file.src_uri}")
@@ -137,7 +137,7 @@ def _read_root_page(name: str, page: str) -> str:
 
 
 def _render_examples(name: str) -> str:
-    """A page with all files of an examples folder; its README.md comes first."""
+    """Render a page with all files of an examples folder, its README.md first."""
     folder = ROOT / "examples" / name
     parts = [f"# {TITLES[name]}\n\nThe files in `examples/{name}`.\n"]
     readme = folder / "README.md"
@@ -150,7 +150,7 @@ def _render_examples(name: str) -> str:
 
 
 def _render_source(path: str) -> str:
-    """A page with one source file, which the search leaves out."""
+    """Render a page with one source file, which the search ignores."""
     front = "---\nsearch:\n  exclude: true\n---\n\n"
     return f"{front}# {posixpath.basename(path)}\n\n`{path}`\n\n{_render_code(ROOT / path)}"
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evaluation import conv_data
+from research import conv_data
 from tilewright.bench.record import Record, Task, TimeStats
 from tilewright.ops import gemm, kernel_of
 from tilewright.ops.kernel import Kernel

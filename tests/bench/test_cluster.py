@@ -19,8 +19,8 @@ from sweeping import ARCH, BUILT, scale_kernels, scale_plan, scale_problems
 from swept_kernels import SWEPT
 
 import tilewright as tw
-from bench_cluster import LIMIT, MEMORY_LIMIT_MB, QUEUED, bare_ray, beside
-from bench_cluster import engine as engine_cost
+from bench_cluster import LIMIT, MEMORY_LIMIT_MB, QUEUED, compare_costs, run_bare_ray
+from bench_cluster import run_engine as engine_cost
 from ray_nodes import __file__ as ray_nodes_file
 from ray_nodes import add_node, kill_node, ray_nodes
 from tilewright.base.errors import ClusterError
@@ -66,7 +66,7 @@ def cluster(plugin: Path, stores: Path) -> Iterator[tuple[Any, list[Any]]]:
             yield started
 
 
-def works(count: int) -> Iterator[WorkItem]:
+def make_tasks(count: int) -> Iterator[WorkItem]:
     for number in range(count):
         task = Task(
             op="gemm", arch="gfx942", kernel=f"k{number // 50}", problem=f'{{"m":{number}}}', device="replay:idle"
@@ -82,7 +82,7 @@ def carried_out(engine: ClusterExecutor, count: int, at: dict[int, Callable[[], 
     """The records, and something done when so many of them are there."""
     records = []
     try:
-        for record in engine.run(works(count)):
+        for record in engine.run(make_tasks(count)):
             records.append(record)
             if at and len(records) in at:
                 at[len(records)]()
@@ -131,7 +131,7 @@ def test_the_quarantine_is_asked_before_work_goes_out(cluster) -> None:
     kept_away = Quarantine(1)
     engine = executor(runner="idle_runner:wrong", quarantine=kept_away)
     records = []
-    for record in engine.run(works(40)):
+    for record in engine.run(make_tasks(40)):
         records.append(record)
         kept_away.count_record(record)
     engine.close()
@@ -151,7 +151,7 @@ class Unreadable(WorkItem):
 def test_one_bad_task_costs_one_record_and_no_device(cluster, monkeypatch) -> None:
     """Garbage from its worker, an actor that is killed with it, a message that cannot be read: 3 of 60 tasks."""
     monkeypatch.setattr(cluster_engine, "LOOK_S", 0.2)
-    tasks = list(works(60))
+    tasks = list(make_tasks(60))
     tasks[50] = Unreadable(tasks[50].task)
     worker_config = WorkerConfig(settings={"garbage": 30, "kills": 40}, runner="rambling_runner:poisoned")
     engine = ClusterExecutor(DEVICES, worker_config, quarantine=Quarantine(0))
@@ -251,21 +251,21 @@ def test_kernels_are_built_on_one_node_and_measured_on_others(cluster, tmp_path,
 
 
 def test_a_task_costs_about_what_bare_ray_costs_and_those_that_wait_take_little_memory(cluster) -> None:
-    """100,000 tasks that do nothing, beside bare Ray in the same run.
+    """100,000 tasks that do nothing, compared with bare Ray in the same run.
 
     Others disturb: the best of several rounds counts, and CPU of all processes is compared, which is disturbed least.
     """
-    theirs, ours = [bare_ray(4000)], []
+    theirs, ours = [run_bare_ray(4000)], []
     large = engine_cost(QUEUED)
     assert large.grown_mb <= MEMORY_LIMIT_MB
     sizes = ChunkSizes()
     assert large.held <= sizes.max_waiting(SEATS) + SEATS * sizes.ahead * sizes.chunk_most
     ours.append(large.cost)
-    theirs.append(bare_ray(4000))
-    while beside(ours, theirs).cpu > LIMIT and len(ours) < 5:
+    theirs.append(run_bare_ray(4000))
+    while compare_costs(ours, theirs).cpu > LIMIT and len(ours) < 5:
         ours.append(engine_cost(40_000).cost)
-        theirs.append(bare_ray(4000))
-    found = beside(ours, theirs)
+        theirs.append(run_bare_ray(4000))
+    found = compare_costs(ours, theirs)
     print(
         f"a task: {found.wall:.2f} times the wall's time of bare Ray, {found.cpu:.2f} times the CPU; {ours}, {theirs}"
     )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from evaluation.conv_data import FILE
-from evaluation.sources import DATA
+from research.conv_data import FILE
+from research.sources import DATA
 from tilewright.base import knobs
 from tilewright.bench.journal import read_journal
 from tilewright.cli.app import root

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.sources import DATA
+from research.sources import DATA
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
 from tilewright.bench.foreign import NOT_OURS, list_formats, read_foreign
 from tilewright.bench.table import export_table, read_table
@@ -28,7 +28,7 @@ def test_the_public_sets_that_cannot_be_imported_exist() -> None:
 @needs_data
 def test_the_public_convolutions_are_those_of_our_evaluation(tmp_path: Path) -> None:
     """The same kernels, problems and times as the evaluation of selection has, from the other way."""
-    from evaluation import conv_data
+    from research import conv_data
 
     found = read_foreign("conv_gfx950", CONV)
     data = conv_data.load().data

@@ -12,9 +12,9 @@ from scripted_gpu import gpu_of, launches_of, stand_in_as_gpu, task_of
 
 import tilewright as tw
 from built_kernels import built
-from mutating.changes import Mutation, is_known_in, random_mutations
-from mutating.judging import LEAST_LIMIT
-from mutating.kernels import gemm
+from tests.proof.mutating.changes import Mutation, draw_mutations, is_supported_by
+from tests.proof.mutating.judge import MIN_LIMIT
+from tests.proof.mutating.kernels import make_gemm
 from tilewright.bench.measure import TimingSettings, measure
 from tilewright.bench.record import Record
 from tilewright.building.store.artifact import Artifact
@@ -33,7 +33,7 @@ CHANGES = 16
 
 @pytest.fixture(scope="module")
 def subject() -> tuple[Kernel, Artifact]:
-    kernel = gemm()
+    kernel = make_gemm()
     (artifact,) = built([kernel])
     return kernel, artifact
 
@@ -51,7 +51,7 @@ def changed_to(mutation: Mutation) -> Iterator[None]:
 
     # A changed loop may never end.
     gpu = gpu_of("gfx942")
-    with apply_settings(gpu.load_hip(), gpu.index, exchange=exchange, limit=LEAST_LIMIT):
+    with apply_settings(gpu.load_hip(), gpu.index, exchange=exchange, limit=MIN_LIMIT):
         yield
 
 
@@ -75,7 +75,7 @@ def test_changed_kernels_are_timed_only_when_they_are_right(subject: tuple[Kerne
         assert plain.ok and launches == spent == VERIFYING + TIMING
         program = seen[0].program
         statuses = []
-        for mutation in random_mutations(program.reached, CHANGES, 4, lambda each: is_known_in(program, each)):
+        for mutation in draw_mutations(program.reached, CHANGES, 4, lambda each: is_supported_by(program, each)):
             with changed_to(mutation):
                 found, launches, spent = on_gpu(subject)
             statuses.append(found.status)

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bench import reported
-from evaluation import conv_data
-from evaluation.sources import DATA
+from research import conv_data
+from research.sources import DATA
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.journal import Journal
 from tilewright.bench.record import Record

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
+from tests.proof.host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, build_host_library, call_supports, call_text
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.toolchain import find_toolchain
@@ -139,7 +139,7 @@ def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_pa
     config: Any = FMHA.make_example(KERNELS[name])
     assert find_violations(FMHA.rules, config, archs.load(ARCH)) == []
     kernel = FMHA.make_kernel(config, ARCH)
-    library = host_library(kernel, find_toolchain(), tmp_path)
+    library = build_host_library(kernel, find_toolchain(), tmp_path)
     answers: dict[str, int] = {}
 
     @given(st.data())
@@ -150,9 +150,9 @@ def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_pa
         except InvalidValueError:
             return
         found = tw.fits(config, problem, ARCH)
-        status = supports(library, kernel, make_arguments(problem))
-        assert status in (TW_OK, TW_UNSUPPORTED), text_of(library, kernel, "message")
-        assert (status == TW_OK) == (not found), (problem, found, text_of(library, kernel, "message"))
+        status = call_supports(library, kernel, make_arguments(problem))
+        assert status in (TW_OK, TW_UNSUPPORTED), call_text(library, kernel, "message")
+        assert (status == TW_OK) == (not found), (problem, found, call_text(library, kernel, "message"))
         for code in {violation.code for violation in found} or {"fits"}:
             answers[code] = answers.get(code, 0) + 1
 
@@ -162,6 +162,6 @@ def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_pa
     tried = FMHA.execution.trials(config, archs.load(ARCH)) if FMHA.execution else ()
     assert tried
     for problem in tried:
-        assert supports(library, kernel, make_arguments(problem)) == TW_OK, problem
-    assert text_of(library, kernel, "name") == kernel.slug
-    assert supports(library, kernel, FmhaArgs(size=8)) == TW_BAD_ARGS
+        assert call_supports(library, kernel, make_arguments(problem)) == TW_OK, problem
+    assert call_text(library, kernel, "name") == kernel.slug
+    assert call_supports(library, kernel, FmhaArgs(size=8)) == TW_BAD_ARGS

@@ -21,6 +21,7 @@ from on_device import call_of, device_of
 
 import tilewright as tw
 from built_kernels import built_unchecked, tiered
+from padded_weights import K_AXIS, UNIT, expected_non_zero, padded_weights
 from tilewright import arch as archs
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import UnsupportedError
@@ -32,7 +33,6 @@ from tilewright.ops import find_op
 from tilewright.ops.grouped_conv import config
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.kernel import Kernel
-from weights_padded_along_y import K_AXIS, UNIT, expected_non_zero, padded_weights
 
 pytestmark = pytest.mark.compile
 

@@ -1,5 +1,7 @@
-"""A wrong kernel is noticed by `verify` with the op's own trials: single instructions changed, barriers and waits taken
-away. `make mutations` does more, and writes docs/mutations.md."""
+"""`verify` notices mutated kernels with the op's own trials: changed instructions, removed barriers and waits.
+
+`make mutations` runs many more, and writes docs/mutations.md.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +9,14 @@ import random
 
 import pytest
 
-import mutations
 from built_kernels import built, tiered
-from mutating.changes import WAIT, Mutation, random_mutations, synchronisation
-from mutating.judging import MISSED, NOTICED, SAME, WITHIN, Judge
-from mutating.kernels import gemm, subjects
-from mutating.problems import larger_problems
-from mutating.reasons import HARMLESS
-from mutating.report import GOAL
+from tests.proof import mutations
+from tests.proof.mutating.changes import WAIT, Mutation, draw_mutations, remove_synchronization
+from tests.proof.mutating.judge import MISSED, NOTICED, SAME, WITHIN, Judge
+from tests.proof.mutating.kernels import make_gemm, make_kernels
+from tests.proof.mutating.problems import draw_larger_problems
+from tests.proof.mutating.reasons import HARMLESS
+from tests.proof.mutating.report import GOAL
 from tilewright.emulator.launch import Mode
 from tilewright.ops import fits
 
@@ -26,7 +28,7 @@ GEMM, CONV = "gemm/standard", "grouped_conv/backward_weight"
 
 @pytest.fixture(scope="module")
 def judges() -> dict[str, Judge]:
-    kernels = {name: subjects()[name] for name in (GEMM, CONV)}
+    kernels = {name: make_kernels()[name] for name in (GEMM, CONV)}
     return {
         name: Judge(kernels[name], artifact) for name, artifact in zip(kernels, built(kernels.values()), strict=True)
     }
@@ -34,17 +36,17 @@ def judges() -> dict[str, Judge]:
 
 @pytest.mark.parametrize("name", [GEMM, CONV])
 def test_changed_instructions_are_noticed_by_the_trials(judges: dict[str, Judge], name: str) -> None:
-    """Of so few changes none that matters may be missed."""
+    """With so few mutations, none that matters may be missed."""
     judge = judges[name]
-    changes = random_mutations(judge.lines, FEW, 20261, judge.is_known)
-    found = {str(change): judge.outcome(change) for change in changes}
+    changes = draw_mutations(judge.lines, FEW, 20261, judge.is_supported)
+    found = {str(change): judge.judge(change) for change in changes}
     assert len(found) == FEW
     assert [f"{change}: {outcome.how}" for change, outcome in found.items() if outcome.verdict == MISSED] == []
     assert sum(outcome.verdict == NOTICED for outcome in found.values()) >= FEW // 2
 
 
 def test_every_instruction_that_larger_problems_execute_is_in_a_trial(judges: dict[str, Judge]) -> None:
-    assert {name: [str(line) for line in judge.unreached] for name, judge in judges.items()} == {
+    assert {name: [str(line) for line in judge.unreached_lines] for name, judge in judges.items()} == {
         name: [] for name in judges
     }
 
@@ -54,10 +56,10 @@ def test_a_division_of_the_map_from_work_groups_to_tiles(judges: dict[str, Judge
     judge = judges[GEMM]
     divisions = [line for line in judge.lines if line.text.startswith("v_rcp_iflag_f32")]
     assert len(divisions) >= 3
-    verdicts = {judge.outcome(Mutation(line, "s_nop 0")).verdict for line in divisions}
+    verdicts = {judge.judge(Mutation(line, "s_nop 0")).verdict for line in divisions}
     assert verdicts <= {NOTICED, SAME} and NOTICED in verdicts
     few = Judge(judge.kernel, judge.artifact, trials=[t.problem for t in judge.trials if _work_groups(t.problem) <= 4])
-    assert MISSED in {few.outcome(Mutation(line, "s_nop 0")).verdict for line in divisions}
+    assert MISSED in {few.judge(Mutation(line, "s_nop 0")).verdict for line in divisions}
 
 
 def _work_groups(problem: object) -> int:
@@ -65,50 +67,50 @@ def _work_groups(problem: object) -> int:
 
 
 def test_larger_problems_fit_and_are_the_same_every_time() -> None:
-    for name, kernel in subjects().items():
-        found = larger_problems(kernel, 6)
-        assert len(found) == 6 and found == larger_problems(kernel, 6), name
+    for name, kernel in make_kernels().items():
+        found = draw_larger_problems(kernel, 6)
+        assert len(found) == 6 and found == draw_larger_problems(kernel, 6), name
         assert all(not fits(kernel.config, problem, kernel.arch) for problem in found), name
 
 
 def test_outcomes_are_taken_from_the_log(tmp_path: object) -> None:
     path = tmp_path / "log.jsonl"  # type: ignore[operator]
     log = mutations.Log(path)
-    first = log.outcome("basis", "a → b", lambda: mutations.Outcome(NOTICED, "trial", 2, 5))
+    first = log.get_or_judge("basis", "a → b", lambda: mutations.Outcome(NOTICED, "trial", 2, 5))
     with path.open("a") as file:
         file.write('{"basis": "basis", "cha')  # cut off
     again = mutations.Log(path)
-    assert again.outcome("basis", "a → b", pytest.fail) == first  # type: ignore[arg-type]
+    assert again.get_or_judge("basis", "a → b", pytest.fail) == first  # type: ignore[arg-type]
     other = mutations.Outcome(SAME)
-    assert again.outcome("other basis", "a → b", lambda: other) == other
+    assert again.get_or_judge("other basis", "a → b", lambda: other) == other
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", tiered(["gfx942", "gfx1201"], lambda gpu: [gemm(gpu)]))
+@pytest.mark.parametrize("gpu", tiered(["gfx942", "gfx1201"], lambda gpu: [make_gemm(gpu)]))
 @pytest.mark.parametrize("at_most", [14, pytest.param(1000, marks=pytest.mark.deep)])
 def test_every_barrier_and_wait_that_is_needed_is_missed_in_strict_mode(gpu: str, at_most: int) -> None:
-    kernel = gemm(gpu)
+    kernel = make_gemm(gpu)
     (artifact,) = built([kernel])
     judge = Judge(kernel, artifact)
-    taken = synchronisation(judge.lines)
+    taken = remove_synchronization(judge.lines)
     taken = random.Random(1).sample(taken, min(at_most, len(taken)))
-    outcomes = {str(change): judge.without(change) for change in taken}
+    outcomes = {str(change): judge.judge_removal(change) for change in taken}
     assert len(outcomes) > 10
     assert [name for name, found in outcomes.items() if found.verdict in (SAME, WITHIN, MISSED)] == []
     noticed = [change for change in taken if outcomes[str(change)].verdict not in HARMLESS]
     assert len(noticed) > len(outcomes) / 2
     # What makes strict mode worth its time: the other notices missing barriers by chance, and missing waits never.
     waits = random.Random(1).sample([change for change in noticed if WAIT.match(change.line.text)], 4)
-    fast = {judge.outcome(change, Mode.FAST, only=outcomes[str(change)].trial).verdict for change in waits}
+    fast = {judge.judge(change, Mode.FAST, only=outcomes[str(change)].trial).verdict for change in waits}
     assert fast == {SAME}
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.parametrize("name", subjects())
+@pytest.mark.parametrize("name", make_kernels())
 def test_every_kind_of_kernel(name: str) -> None:
     """The table of docs/mutations.md."""
-    kernel = subjects()[name]
+    kernel = make_kernels()[name]
     (artifact,) = built([kernel])
     found = mutations.mutate(name, kernel, artifact, mutations.COUNT, 1, mutations.Log(mutations.LOG))
-    assert found.score >= GOAL and found.unexplained == 0, found.section(mutations.today())
+    assert found.score >= GOAL and found.unexplained == 0, found.format_section(mutations.get_today())

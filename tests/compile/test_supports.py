@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, host_library, supports, text_of
+from tests.proof.host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, build_host_library, call_supports, call_text
 from tilewright import arch as archs
 from tilewright.building.toolchain import find_toolchain
 from tilewright.ops import find_op
@@ -120,9 +120,9 @@ def large_problems(draw: st.DrawFn, config: Any) -> Any:
 def refusals(library: Any, kernel: Any, problem: Any) -> list[str]:
     """The rules that refuse the problem; the library must agree."""
     violations = tw.fits(kernel.config, problem, ARCH)
-    status = supports(library, kernel, make_arguments(problem))
+    status = call_supports(library, kernel, make_arguments(problem))
     assert status in (TW_OK, TW_UNSUPPORTED)
-    assert (status == TW_OK) == (not violations), (problem, violations, text_of(library, kernel, "message"))
+    assert (status == TW_OK) == (not violations), (problem, violations, call_text(library, kernel, "message"))
     return [violation.code for violation in violations]
 
 
@@ -131,7 +131,7 @@ def refusals(library: Any, kernel: Any, problem: Any) -> list[str]:
 def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], problem_count: int, tmp_path: Path) -> None:
     config = tw.gemm.config(**{**BASE, **overrides})
     kernel = tw.kernel_of(config, ARCH)
-    library = host_library(kernel, find_toolchain(), tmp_path)
+    library = build_host_library(kernel, find_toolchain(), tmp_path)
     counts = {True: 0, False: 0}
     too_large: list[bool] = []
 
@@ -147,8 +147,8 @@ def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], problem_co
     # Every problem that trials make is one that the kernel takes.
     assert GEMM.execution is not None
     for problem in GEMM.execution.trials(config, archs.load(ARCH)):
-        assert supports(library, kernel, make_arguments(problem)) == TW_OK, problem
+        assert call_supports(library, kernel, make_arguments(problem)) == TW_OK, problem
     assert min(counts.values()) > problem_count / 70
-    assert text_of(library, kernel, "name") == kernel.slug
-    assert supports(library, kernel, GemmArgs(size=8)) == TW_BAD_ARGS
-    assert "older ABI" in text_of(library, kernel, "message")
+    assert call_text(library, kernel, "name") == kernel.slug
+    assert call_supports(library, kernel, GemmArgs(size=8)) == TW_BAD_ARGS
+    assert "older ABI" in call_text(library, kernel, "message")

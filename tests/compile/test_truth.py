@@ -1,8 +1,8 @@
-"""What the rules accept compiles to the kernel it says and computes; what they refuse does not.
+"""Accepted configs compile to the predicted kernel and compute; rejected configs do not.
 
-The samples were drawn by tools/truth.py and are kept, so that another rule does not exchange them. Small kernels with
-the features of large ones were added: they compile in a fraction of the time. CI takes the kernels that its list has,
-and the bad example of every rule that the compiler enforces. `make truth` draws anew.
+The samples were drawn by tests/proof/truth.py and are kept, so that a new rule does not change them. Small kernels
+with the features of large ones were added: they compile in a fraction of the time. CI tests the kernels in its list,
+and the bad example of every rule that the compiler enforces. `make truth` draws a new sample.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pytest
 
 import tilewright as tw
 from built_kernels import in_ci, in_tier_ci, tiered, tried
-from ci_kernels import pairs_of, read_samples
+from ci_kernels import list_pairs, read_samples
+from tests.proof.truth import ARCHS, Case, judge
 from tilewright import arch as archs
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.toolchain import find_toolchain
@@ -25,7 +26,6 @@ from tilewright.emulator.launch import Mode
 from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import find_violations
-from truth import ARCHS, Case, judge
 
 pytestmark = pytest.mark.compile
 
@@ -128,8 +128,8 @@ def test_the_sample_covers_what_there_is(name: str) -> None:
 
 def test_ci_builds_every_pair_of_features_and_every_bad_example() -> None:
     """What the list of kernels is chosen for: see tools/ci_kernels.py."""
-    missing = {pair for case in ACCEPTED for pair in pairs_of(case.kernel)}
-    missing -= {pair for case in ACCEPTED if in_ci(case.kernel) for pair in pairs_of(case.kernel)}
+    missing = {pair for case in ACCEPTED for pair in list_pairs(case.kernel)}
+    missing -= {pair for case in ACCEPTED if in_ci(case.kernel) for pair in list_pairs(case.kernel)}
     assert missing == set()
     assert [case_id(case) for case in examples() if not in_ci(case.kernel)] == []
 

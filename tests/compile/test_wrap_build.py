@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from host_library import TW_OK, TW_UNSUPPORTED, supports, text_of
+from tests.proof.host_library import TW_OK, TW_UNSUPPORTED, call_supports, call_text
 from tilewright.base import knobs
 from tilewright.ops import parse_kernel
 from tilewright.ops.gemm.tensors import make_arguments
@@ -98,11 +98,11 @@ def test_from_declaration_to_library(system: str, count: int, tmp_path: Path) ->
     for slug in slugs:
         assert f"/{count}] {slug} (device code for gfx942)" in printed
         kernel = parse_kernel(slug)
-        assert text_of(library, kernel, "name") == slug
+        assert call_text(library, kernel, "name") == slug
         config: Any = kernel.config
         for n, status in ((128, TW_OK), (100, TW_UNSUPPORTED)):
             problem = tw.gemm.Problem(m=128, n=n, k=128, dtype=config.dtype_a, layout=config.layout)
-            assert supports(library, kernel, make_arguments(problem)) == status
+            assert call_supports(library, kernel, make_arguments(problem)) == status
     before = stamps(products)
     tilewright(*wrap)
     build(system, out)

@@ -95,7 +95,7 @@ def test_the_short_way_is_taken_and_left(registry: tw.Registry, device: tw.Devic
 def test_dispatch_costs_little_more_than_the_call(registry: tw.Registry, scale: Callable[..., Kernel]) -> None:
     only = registry.find(factor=2)
     measured = min(
-        (bench_dispatch.overhead(only, find_op("scale").problem_type(256), rounds=40) for _ in range(3)),
+        (bench_dispatch.measure_overhead(only, find_op("scale").problem_type(256), rounds=40) for _ in range(3)),
         key=lambda overhead: overhead.ratio,
     )
     assert measured.kernel == scale(2).slug

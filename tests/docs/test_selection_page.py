@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fences import ROOT
 
-from show_outputs import refreshed
+from show_outputs import refresh_outputs
 from tilewright.base import knobs
 
 PAGE = ROOT / "docs" / "selection.md"
@@ -16,13 +16,14 @@ def test_outputs_are_put_after_their_commands() -> None:
     kept = "<!-- not run -->\n```bash\nfalse\n```\n\n```text\nas it was\n```\n\n```bash\ntrue\n```\n"
 
     assert (
-        refreshed(page + kept) == page.replace("old\n", "one\n").replace("text\n```\n", "text\none\none\n```\n") + kept
+        refresh_outputs(page + kept)
+        == page.replace("old\n", "one\n").replace("text\n```\n", "text\none\none\n```\n") + kept
     )
 
 
 def test_a_command_that_fails_is_said() -> None:
     with pytest.raises(SystemExit, match=r"exit code 3 of:\n.*exit 3"):
-        refreshed("```bash\nexit 3\n```\n")
+        refresh_outputs("```bash\nexit 3\n```\n")
 
 
 @pytest.mark.slow
@@ -31,4 +32,4 @@ def test_the_page_is_not_stale(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(knob.name, raising=False)
     page = PAGE.read_text(encoding="utf-8")
 
-    assert refreshed(page) == page, "run: python tools/show_outputs.py docs/selection.md"
+    assert refresh_outputs(page) == page, "run: python tools/show_outputs.py docs/selection.md"

@@ -1,4 +1,4 @@
-"""What watched launches say about barriers and waits of hand-written kernels: see tools/mutating."""
+"""Watched launches of hand-written kernels find needed barriers and waits: see tests/proof/mutating."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from assembled import assemble
 
 import tilewright.arch
-from mutating.changes import NOTHING, Mutation
-from mutating.races import Races
-from mutating.reasons import WATCHES, Watched
+from tests.proof.mutating.changes import NOP, Mutation
+from tests.proof.mutating.races import RaceDetector
+from tests.proof.mutating.reasons import WATCHES, WatchedWait
 from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
@@ -60,30 +60,30 @@ class Launched:
         return bytes(self._memory.read(self._output, 512))
 
 
-def races_without(body: str, barrier: int | None) -> Races:
+def races_without(body: str, barrier: int | None) -> RaceDetector:
     """What is found when the barrier with this number is not counted on."""
     launched = Launched(body)
-    races = Races(None if barrier is None else launched.addresses("s_barrier")[barrier])
+    races = RaceDetector(None if barrier is None else launched.addresses("s_barrier")[barrier])
     program = launched.kernel.program.replace_instruction(launched.addresses("s_endpgm")[0], "s_endpgm")
-    races.watch(program)
-    with races.watching():
+    races.watch_program(program)
+    with races.watch_accesses():
         launched.run(dataclasses.replace(launched.kernel, program=program))
     return races
 
 
 @pytest.mark.parametrize(("barrier", "conflict"), [(None, False), (0, True), (1, False), (2, False)])
 def test_one_of_two_barriers_with_nothing_between_is_not_needed(barrier: int | None, conflict: bool) -> None:
-    assert bool(races_without(SHARED.format(wait=WAIT, **BARRIERS), barrier).found) == conflict
+    assert bool(races_without(SHARED.format(wait=WAIT, **BARRIERS), barrier).conflict) == conflict
 
 
 def test_the_last_barrier_before_a_second_write_is_needed() -> None:
     body = SHARED.format(wait=WAIT, **{**BARRIERS, "third": ""})
-    assert "of the LDS" in races_without(body, 1).found
+    assert "of the LDS" in races_without(body, 1).conflict
 
 
 def test_a_write_that_nobody_waits_for_goes_on_behind_the_barrier() -> None:
-    assert not races_without(SHARED.format(wait=WAIT, **BARRIERS), None).found
-    assert races_without(SHARED.format(wait="", **BARRIERS), None).found
+    assert not races_without(SHARED.format(wait=WAIT, **BARRIERS), None).conflict
+    assert races_without(SHARED.format(wait="", **BARRIERS), None).conflict
 
 
 # Two waves that write to the same place of the LDS, and read it.
@@ -102,8 +102,8 @@ TWICE = """
 
 
 def test_waves_that_write_the_same_need_no_order() -> None:
-    assert not races_without(TWICE.format(kept=0xFC), 0).found
-    assert races_without(TWICE.format(kept=0x1FC), 0).found
+    assert not races_without(TWICE.format(kept=0xFC), 0).conflict
+    assert races_without(TWICE.format(kept=0x1FC), 0).conflict
 
 
 # Two waves. Each stores its numbers, and loads those of the other one.
@@ -126,10 +126,10 @@ THROUGH_MEMORY = """
 def test_waves_that_exchange_numbers_through_memory() -> None:
     body = THROUGH_MEMORY.format(other=0x100)
     found = races_without(body, 1)
-    assert found.exchanged and not found.found
-    assert races_without(body, 0).found == "two waves at the same byte of memory"
+    assert found.exchanged and not found.conflict
+    assert races_without(body, 0).conflict == "two waves at the same byte of memory"
     alone = races_without(THROUGH_MEMORY.format(other=4), 0)
-    assert not alone.exchanged and not alone.found
+    assert not alone.exchanged and not alone.conflict
 
 
 # A load into v2, with what happens to it before the next wait, and what is stored.
@@ -165,9 +165,9 @@ def test_a_wait_is_needed_if_garbage_makes_a_difference(use: str, stored: str, n
     right = launched.run(launched.kernel)
     differs = []
     for garbage, turned in WATCHES:
-        watched = Watched(Mutation(line, NOTHING), garbage)
-        with watched.races.watching():
+        watched = WatchedWait(Mutation(line, NOP), garbage)
+        with watched.races.watch_accesses():
             differs.append(launched.run(watched.exchange(launched.kernel), turned) != right)
-        assert watched.due and not watched.needed
+        assert watched.due and not watched.is_needed
     assert any(differs) == needed
     assert np.frombuffer(right, np.uint32).max() in (0, 7)

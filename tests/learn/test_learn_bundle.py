@@ -236,7 +236,7 @@ def test_held_out_figures_are_in_the_manifest(data: Dataset, tmp_path: Path) -> 
 
 
 def test_the_shipped_bundle_reads_and_applies() -> None:
-    """Refused when estimates or features changed since it was trained: run tools/train_bundles.py."""
+    """Refused when estimates or features changed since it was trained: run research/train_bundles.py."""
     (bundle,) = load_builtin_bundles(grouped_conv.OP)
     assert bundle.name == "forward_bf16_gfx950"
     sizes = {"n": 2, "c": 64, "k": 64, "input_size": 32, "filter_size": 3, "pad": 1, "dtype": "bf16"}

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation import conv, conv_data
-from evaluation.sources import DATA
-from evaluation.table import Line
+from research import conv, conv_data
+from research.sources import DATA
+from research.table import Line
 from tilewright.learn import evaluation, training
 from tilewright.learn.efficiency import evaluate_scores
 from tilewright.learn.splits import check_apart
@@ -80,7 +80,7 @@ def test_the_promised_figures_are_reached() -> None:
 @pytest.mark.slow
 def test_the_shipped_bundle_is_what_its_recipe_gives(data: conv_data.Labelled) -> None:
     """Trained anew by the recipe in its manifest it predicts the same. Bytes are the same on one machine only, where
-    NumPy's logarithms have the same last bits: `tools/train_bundles.py --check`."""
+    NumPy's logarithms have the same last bits: `research/train_bundles.py --check`."""
     facts = json.loads((FOLDER / MANIFEST).read_text())
     assert facts["training"]["data_digest"] == data.data.digest
     recipe = TrainingConfig.from_json(facts["training"]["recipe"])

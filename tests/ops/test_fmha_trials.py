@@ -10,14 +10,14 @@ import pytest
 
 import tilewright as tw
 from config_samples import draw_legal, list_strata
-from mutating.kernels import subjects
+from tests.proof.mutating.kernels import make_kernels
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.fmha.fit import query_tile_rows
 
 FMHA = find_op("fmha")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-SUBJECTS = {name: kernel for name, kernel in subjects().items() if kernel.op == "fmha"}
+SUBJECTS = {name: kernel for name, kernel in make_kernels().items() if kernel.op == "fmha"}
 
 
 def trials(config: Any, arch: str) -> tuple[Any, ...]:

@@ -47,7 +47,7 @@ def test_functions_name_their_keywords(op: tw.ops.op.Op) -> None:
     for function in (module.space, module.config):
         assert list(inspect.signature(function).parameters) == [*op.field_names, *op.shorthands]
         for name in (*op.field_names, *op.shorthands):
-            assert f"    {name}: " in keywords.keywords_text(op)
+            assert f"    {name}: " in keywords.make_keywords_module(op)
 
 
 @pytest.mark.slow

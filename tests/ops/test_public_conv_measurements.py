@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from weights_padded_along_y import (
+from padded_weights import (
     K_AXIS,
     MEASUREMENTS,
     UNIT,

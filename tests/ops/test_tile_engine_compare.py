@@ -44,13 +44,13 @@ def comparison(tool: ModuleType, folder: Path) -> Any:
 def document(tool: ModuleType, folder: Path) -> str:
     """The committed document, if this tile_engine is the one it was made with."""
     text: str = tool.DOCUMENT.read_text(encoding="utf-8")
-    if f"`{tool.folder_digest(folder)}`" not in text:
+    if f"`{tool.digest_folder(folder)}`" not in text:
         pytest.skip(f"{tool.DOCUMENT.name} was made with another tile_engine than {folder}")
     return text
 
 
 def test_every_difference_has_a_reason(tool: ModuleType, comparison: Any) -> None:
-    told = tool.plain(comparison)
+    told = tool.format_text(comparison)
     assert comparison.unexplained == 0, told
     assert comparison.adds_up(), told
     assert comparison.both > 0, told
@@ -66,7 +66,7 @@ def test_what_only_ck_lists_is_known(comparison: Any) -> None:
 
 
 def test_the_document_is_up_to_date(tool: ModuleType, document: str, comparison: Any) -> None:
-    assert tool.markdown(comparison) == document, "run: tools/compare_tile_engine.py --write"
+    assert tool.format_markdown(comparison) == document, "run: tools/compare_tile_engine.py --write"
 
 
 def test_a_folder_that_is_no_tile_engine(tool: ModuleType, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 np = pytest.importorskip("numpy")
 pytest.importorskip("lightgbm")
 
-from ranking_in_c import Ranking, address, columns, kernels_for, random_bundle, random_problem, rows_of  # noqa: E402
+from c_ranking import Ranking, address, columns, kernels_for, random_bundle, random_problem, rows_of  # noqa: E402
 from tilewright import arch as archs  # noqa: E402
 from tilewright.base.errors import BundleError, InvalidValueError  # noqa: E402
 from tilewright.ops import OPS, find_op  # noqa: E402

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bench_select import cold, gemm_kernels, remembered
+from bench_select import find_gemm_kernels, measure_cached_plan, measure_new_problems
 from tilewright.select.chain import Chain
 
 
 def test_a_thousand_candidates_are_ranked_in_milliseconds() -> None:
-    kernels, problems = gemm_kernels(1000)
-    figure = cold(kernels, problems, Chain(bundles=()), "")
+    kernels, problems = find_gemm_kernels(1000)
+    figure = measure_new_problems(kernels, problems, Chain(bundles=()), "")
     assert figure.candidates == 1000
     assert figure.least_us < 4000
 
 
 @pytest.mark.compile
 def test_a_known_plan_costs_little_more_than_a_look_up() -> None:
-    look_up, plan = remembered(5)
+    look_up, plan = measure_cached_plan(5)
     assert plan.least_us - look_up.least_us < 2.0

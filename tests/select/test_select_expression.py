@@ -119,7 +119,7 @@ def everything(p: Facts) -> dict[str, Any]:
 @pytest.mark.compile
 def test_c_computes_what_numpy_computes(tmp_path: Path) -> None:
     np = pytest.importorskip("numpy")
-    from ranking_in_c import address, compiled
+    from c_ranking import address, compiled
 
     count = 10_000
     random = np.random.default_rng(0)

@@ -21,7 +21,7 @@ class Sweep:
 @pytest.fixture(scope="module")
 def convolutions() -> Sweep:
     """231 forward convolutions × 30 kernels of CK Tile on gfx950, and what the estimate says of them."""
-    from evaluation import conv_data, sources
+    from research import conv_data, sources
 
     try:
         found = conv_data.load()
@@ -38,7 +38,7 @@ def convolutions() -> Sweep:
 @pytest.fixture(scope="module")
 def gemms() -> Matrix:
     """23 GEMMs × 6,410 kernels of hipBLASLt on one die of an MI250X."""
-    from evaluation import hipblaslt_data, sources
+    from research import hipblaslt_data, sources
 
     try:
         return hipblaslt_data.load().us

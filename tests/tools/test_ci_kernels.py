@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ci_kernels
-from ci_kernels import cover, pairs_of, read_list, read_samples
+from ci_kernels import choose_cover, list_pairs, read_list, read_samples
 from time_budget import Spent, folder_of, over_budget, read_budgets
 
 TESTS = Path(__file__).parents[1]
@@ -27,21 +27,21 @@ def test_every_entry_is_a_kernel_whose_source_can_be_made() -> None:
 
 def test_a_cover_shows_all_pairs_and_prefers_cheap_kernels() -> None:
     pool = [kernel for expected, kernel in read_samples() if expected == "computes" and kernel.op == "gemm"]
-    every = {pair for kernel in pool for pair in pairs_of(kernel)}
-    alike = cover(pool, lambda _: 1.0)
-    assert {pair for kernel in alike for pair in pairs_of(kernel)} == every
+    every = {pair for kernel in pool for pair in list_pairs(kernel)}
+    alike = choose_cover(pool, lambda _: 1.0)
+    assert {pair for kernel in alike for pair in list_pairs(kernel)} == every
     assert len(alike) < len(pool)
     dear = alike[0]
-    other = cover(pool, lambda kernel: 1e6 if kernel == dear else 1.0)
+    other = choose_cover(pool, lambda kernel: 1e6 if kernel == dear else 1.0)
     assert other[0] != dear
-    assert {pair for kernel in other for pair in pairs_of(kernel)} == every
+    assert {pair for kernel in other for pair in list_pairs(kernel)} == every
 
 
 def test_a_changed_source_must_have_the_text_once() -> None:
     (entry, *_) = [entry for entry in read_list() if "+" not in entry.name and "-fmha-" not in entry.name]
     source = entry.source
-    with pytest.raises(ValueError, match="stands 0 times"):
-        ci_kernels.changed_source(source.__class__(**{**vars(source), "text": "", "files": {}}), "unlooped")
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        ci_kernels.change_source(source.__class__(**{**vars(source), "text": "", "files": {}}), "unlooped")
 
 
 @pytest.mark.slow

@@ -1,14 +1,14 @@
-"""What docs/mutations.md says of outcomes."""
+"""The report in docs/mutations.md."""
 
 from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
 
-from mutating.judging import MISSED, NOTICED, SAME, WITHIN, Outcome
-from mutating.kernels import subjects
-from mutating.reasons import HARMLESS, IDLE, ORDERED
-from mutating.report import Found, write_report
+from tests.proof.mutating.judge import MISSED, NOTICED, SAME, WITHIN, Outcome
+from tests.proof.mutating.kernels import make_kernels
+from tests.proof.mutating.reasons import HARMLESS, IDLE, ORDERED
+from tests.proof.mutating.report import KernelReport, write_report
 
 NAME = "gemm/standard"
 CHANGES = {
@@ -18,22 +18,22 @@ CHANGES = {
 }
 
 
-def found(changes: dict[str, Outcome], taken: dict[str, Outcome]) -> Found:
-    return Found(NAME, subjects()[NAME], 1, changes, taken, 0, 3, 4, (), 9)
+def found(changes: dict[str, Outcome], taken: dict[str, Outcome]) -> KernelReport:
+    return KernelReport(NAME, make_kernels()[NAME], 1, changes, taken, 0, 3, 4, (), 9)
 
 
 def test_a_change_within_the_tolerance_is_no_part_of_the_score() -> None:
     outcome = found(CHANGES, {})
     assert outcome.score == 6 / 7
-    assert outcome.row().split(" | ")[1:7] == ["9", "6", "1", "1", "1", "85.7 %"]
-    assert "| `near` | 0.500 | m=5, shape=(1, 2) |" in outcome.section(date(2026, 1, 2))
+    assert outcome.format_row().split(" | ")[1:7] == ["9", "6", "1", "1", "1", "85.7 %"]
+    assert "| `near` | 0.500 | m=5, shape=(1, 2) |" in outcome.format_section(date(2026, 1, 2))
 
 
 def test_a_barrier_needs_a_reason() -> None:
     """Other bits are as bad as wrong ones here: something came too early."""
     taken = {"a": Outcome(NOTICED), "b": Outcome(IDLE), "c": Outcome(ORDERED), "d": Outcome(ORDERED)}
     assert found({}, taken).unexplained == 0
-    assert f"| {ORDERED} | 2 |" in found({}, taken).section(date(2026, 1, 2))
+    assert f"| {ORDERED} | 2 |" in found({}, taken).format_section(date(2026, 1, 2))
     for verdict in (SAME, WITHIN, MISSED):
         assert found({}, {**taken, "e": Outcome(verdict)}).unexplained == 1
     assert not {NOTICED, SAME, WITHIN, MISSED} & set(HARMLESS)

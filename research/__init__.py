@@ -1,0 +1,1 @@
+"""Studies on public measurements of other kernels: see research/README.md."""

@@ -1,0 +1,1 @@
+"""Programs that check the claims of the package: `truth`, `verified` and `mutations`."""

@@ -1,0 +1,1 @@
+"""Parts of tests/proof/mutations.py: mutations, kernels to mutate, larger problems, verdicts and the report."""

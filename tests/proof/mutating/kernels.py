@@ -1,0 +1,108 @@
+"""The kernels to mutate: one of each op and kind, with tiles that compile and run quickly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ops import fmha
+from tilewright.ops import gemm as gemm_op
+from tilewright.ops import grouped_conv as conv_op
+from tilewright.ops.fmha.families import (
+    APPENDKV,
+    BATCH_PREFILL,
+    COMBINE,
+    CONVERT_DQ,
+    DOT_DO_O,
+    DQ_DK_DV,
+    FORWARD,
+    PAGEDKV,
+    SPLITKV,
+)
+from tilewright.ops.kernel import Kernel
+
+GPU = "gfx942"
+GEMM: dict[str, Any] = {
+    "variant": "standard",
+    "dtype": "fp16",
+    "layout": "rcr",
+    "block": (64, 64, 32),
+    "waves": (2, 2, 1),
+    "mma": (16, 16, 16),
+    "pipeline": "compv3",
+    "scheduler": "intrawave",
+    "epilogue": "cshuffle",
+}
+_PADDED: dict[str, Any] = {"pad_m": True, "pad_n": True, "pad_k": True}
+_SHUFFLED: dict[str, Any] = {
+    "block": (64, 128, 64),
+    "waves": (1, 4, 1),
+    "mma": (16, 16, 32),
+    "pipeline": "preshufflev2",
+}
+_CONV: dict[str, Any] = {
+    "ndim": 2,
+    "dtype": "fp16",
+    "block": (64, 64, 32),
+    "waves": (2, 2, 1),
+    "mma": (16, 16, 16),
+    "pipeline": "compv3",
+    "scheduler": "intrawave",
+    "epilogue": "cshuffle",
+}
+_SMALL: dict[str, Any] = {"block": (32, 32, 32), "pipeline": "mem", "scheduler": "interwave"}
+_ATTENTION: dict[str, Any] = {
+    "block": (64, 64, 32, 64, 32, 64),
+    "waves": (4, 1, 1, 4, 1, 1),
+    "mma": (16, 16, 16, 16, 16, 16),
+    "pad_q": True,
+    "pad_k": True,
+}
+_GRADIENTS: dict[str, Any] = {
+    "block": (32, 64, 64, 32, 64, 32, 32, 64, 64),
+    "waves": (1, 4, 1, 4, 1, 1, 1, 4, 1),
+    "mma": (16, 16, 32, 16, 16, 16, 16, 16, 32),
+}
+_FMHA: dict[str, dict[str, Any]] = {
+    FORWARD: {**_ATTENTION, "pipeline": "qr", "mode": "group", "mask_form": "any", "lse": True},
+    PAGEDKV: {**_ATTENTION, "pipeline": "qr_pagedkv", "paged": True, "mask_form": "any"},
+    SPLITKV: {**_ATTENTION, "pipeline": "qr", "uneven_splits": True, "mask_form": "any"},
+    COMBINE: {"block": (32, 64), "pad_q": True, "log_max_splits": 3, "lse": True},
+    APPENDKV: {"block": (64, 64, 64, 64), "pad_q": True, "pad_k": True, "rotary": "interleaved", "paged": True},
+    BATCH_PREFILL: {
+        **_ATTENTION,
+        **{"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_v": 8, "paged": True, "mask_form": "any", "lse": True},
+    },
+    DOT_DO_O: {"block": (64, 128), "pad_q": True, "pad_hdim_v": 1},
+    DQ_DK_DV: {**_GRADIENTS, "pipeline": "kr_ktr_vr", "pad_hdim_q": 8, "pad_hdim_v": 8, "mask_form": "any"},
+    CONVERT_DQ: {"block": (128, 32, 64, 128), "pad_q": True, "pad_hdim_q": 1, "deterministic": True},
+}
+
+
+def make_gemm(gpu: str = GPU, **changes: Any) -> Kernel:
+    """Make the GEMM kernel, with other values in some fields."""
+    return gemm_op.OP.make_kernel(gemm_op.config(**{**GEMM, **changes}), gpu)
+
+
+def _make_conv(direction: str, vector: tuple[int, int, int], **changes: Any) -> Kernel:
+    fields = {**_CONV, "direction": direction, "vector": vector, **changes}
+    return conv_op.OP.make_kernel(conv_op.config(**fields), GPU)
+
+
+def _make_fmha(family: str) -> Kernel:
+    fields = {"family": family, "mode": "batch", "dtype": "fp16", "pipeline": family, **_FMHA[family]}
+    return fmha.OP.make_kernel(fmha.Config(**fields), GPU)
+
+
+def make_kernels() -> dict[str, Kernel]:
+    """Make the kernels to mutate, by name: op and kind."""
+    return {
+        "gemm/standard": make_gemm(),
+        "gemm/batched": make_gemm(variant="batched", pipeline="mem", scheduler="interwave", **_PADDED),
+        "gemm/multi_d": make_gemm(variant="multi_d", num_d=2, elementwise="Gelu", pipeline="compv4", **_PADDED),
+        "gemm/preshuffle": make_gemm(variant="preshuffle", scheduler="default", **_SHUFFLED),
+        "gemm/persistent": make_gemm(persistent=True, split_k=True),
+        "grouped_conv/forward": _make_conv("forward", (4, 4, 4), **_SMALL),
+        "grouped_conv/backward_data": _make_conv("backward_data", (4, 8, 8)),
+        "grouped_conv/backward_weight": _make_conv("backward_weight", (4, 8, 8), block=(32, 64, 32), split_k=True),
+        **{f"fmha/{family}": _make_fmha(family) for family in _FMHA},
+    }
