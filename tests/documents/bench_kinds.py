@@ -164,8 +164,7 @@ def _write_entry(folder: Path, random: Random | None) -> bytes:
 
 
 def _load_entry(folder: Path) -> object:
-    from tilewright.building.store.gc import remove_unused_entries
-    from tilewright.building.store.verify import verify_entries
+    from tilewright.building.store.maintenance import remove_unused_entries, verify_entries
 
     store = Store(folder / "store")
     verify_entries(store)

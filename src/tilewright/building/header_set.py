@@ -17,8 +17,8 @@ from pathlib import Path
 from tilewright.base.digest import digest_value, to_canonical_json
 from tilewright.base.documents import parse_json
 from tilewright.base.events import Notice, emit
+from tilewright.building.store.file_access import translate_os_errors
 from tilewright.building.store.local import Store
-from tilewright.building.store.os_errors import translate_os_errors
 from tilewright.building.toolchain import Toolchain
 from tilewright.building.tree_digest import compute_files_digest
 

@@ -19,6 +19,7 @@ from tilewright.base.ownership import require_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure, FileDigest
 from tilewright.building.store.build_lock import BuildLock, make_private_folder, try_lock, wait_for_lock
 from tilewright.building.store.damaged import DamagedEntry, is_unchanged, move_damaged, remove_tree
+from tilewright.building.store.file_access import UNWRITABLE, make_store_error, translate_os_errors
 from tilewright.building.store.layout import (
     FAN_OUT,
     MANIFEST,
@@ -38,9 +39,8 @@ from tilewright.building.store.manifest import (
     check_facts,
     decode_log,
     encode_log,
+    read_entry,
 )
-from tilewright.building.store.os_errors import UNWRITABLE, make_store_error, translate_os_errors
-from tilewright.building.store.reading import read_entry
 from tilewright.building.store.scratch_dirs import create_work_folder
 
 _PIECE = 2**20

@@ -17,8 +17,8 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Notice, emit
 from tilewright.building.store.build_lock import is_same_file, make_private_folder
 from tilewright.building.store.damaged import remove_tree
+from tilewright.building.store.file_access import translate_os_errors
 from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER, Layout, is_file_name
-from tilewright.building.store.os_errors import translate_os_errors
 
 _LOCK = ".lock"
 

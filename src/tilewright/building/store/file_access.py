@@ -1,8 +1,14 @@
-"""Translate an `OSError` of the store's file system into a `StoreError` with path, cause and advice."""
+"""Access to the store's files: only regular ones, and errors with path, cause and advice.
+
+A file may have been replaced by a link, a FIFO or a device. These are never followed or waited for.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +27,44 @@ _ADVICE = {
     errno.EIO: "The disk reports an error. Set {knob} to a folder on another disk.",
 }
 _OTHERWISE = "Set {knob} to a folder on a local disk that can be written."
-
 # Errors when creating a file where reading still works.
 UNWRITABLE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT})
-
 # Errors for a path that exists but is not what it should be: a wrong file type, a link, a broken disk.
 DAMAGED = frozenset({errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENXIO})
+Inode = tuple[int, int]
+
+
+def open_regular(path: Path | str, *, dir_fd: int | None = None) -> int:
+    """Open a regular file. Anything else raises `OSError` with an errno of `DAMAGED`."""
+    # O_NONBLOCK: opening a FIFO without a writer would wait for ever. It has no effect on regular files.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=dir_fd)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EISDIR, "it is not a regular file", str(path))
+    return fd
+
+
+def hash_regular(path: Path) -> tuple[int, str]:
+    """Return size and digest of a regular file, with the digest of `base.digest`."""
+    with os.fdopen(open_regular(path), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        return size, hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def read_regular(path: Path | str, most: int, *, dir_fd: int | None = None) -> bytes:
+    """Read at most `most` bytes of a regular file."""
+    with os.fdopen(open_regular(path, dir_fd=dir_fd), "rb") as stream:
+        # A read of `most` bytes would allocate that much, whatever the size of the file.
+        return stream.read(min(most, os.fstat(stream.fileno()).st_size))
+
+
+def get_inode(path: Path) -> Inode | None:
+    """Return device and inode of a path; None if it does not exist."""
+    try:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def make_store_error(action: str, path: Path, error: OSError) -> StoreError:
