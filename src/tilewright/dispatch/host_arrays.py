@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError, TensorError
-from tilewright.dispatch.call_sequence import CallSequence, count_bytes
-from tilewright.dispatch.element_types import SIZES, find_array_type, get_torch, to_torch_dtype
-from tilewright.dispatch.launch import BoundKernel
+from tilewright.dispatch.launch import BoundKernel, CallSequence, count_bytes
 from tilewright.dispatch.plan import Plan, Stage, get_execution
-from tilewright.dispatch.tensors import View, compute_span, to_view, view_on
+from tilewright.dispatch.tensors import (
+    SIZES,
+    View,
+    compute_span,
+    find_array_type,
+    get_torch,
+    to_torch_dtype,
+    to_view,
+    view_on,
+)
 from tilewright.ops.execution import Preparation, Tensor
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from tilewright.building.builder import LIMIT_S, BuildResult, build_kernels
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.dispatch.devices import resolve_device
-from tilewright.dispatch.dispatcher import Dispatcher
+from tilewright.dispatch.dispatcher import Dispatcher, resolve_device
 from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.plan import Plan
 from tilewright.ops.kernel import Kernel

@@ -30,8 +30,8 @@ from tilewright.building.store.remote import CLAIM_TTL_S, OPERATION_TIMEOUT_S, R
 from tilewright.building.store.wire_format import MAX_BLOB_BYTES, pack_entry, unpack_entry
 
 T = TypeVar("T")
-# Pause after a failure of the remote: long enough that a dead one hardly delays a build of some minutes, short enough to
-# recover.
+# Pause after a failure of the remote: long enough that a dead one hardly delays a build of some minutes, and short
+# enough to recover.
 PAUSE_S = 30.0
 # The slowest remote worth using: 200 KB take 0.05 s at this rate, compiling them takes 15 s and more.
 SLOWEST_BYTES_PER_S = 4e6
