@@ -33,8 +33,7 @@ from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.execution import Execution, Tensor, plan_one_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.select.pool import CandidatePool
-from tilewright.select.select import select_from
+from tilewright.select.select import CandidatePool, select_from
 from tilewright.select.selection import KernelArg, Selection, Selector
 
 if TYPE_CHECKING:

@@ -34,6 +34,7 @@ from tilewright.registry.saved import (
     read_document,
     to_document,
 )
+from tilewright.select.bundle import read_bundle
 from tilewright.select.chain import CHAIN, Chain
 from tilewright.select.selection import KernelArg, Selection, Selector
 from tilewright.select.tuned import TunedTable, read_tuned
@@ -151,8 +152,6 @@ class Registry:
             raise InvalidValueError(
                 f"bundles work with the selector Chain only, and this registry has {self.selector!r}"
             )
-        from tilewright.select.bundle import read_bundle  # noqa: PLC0415  (imports NumPy)
-
         bundles = tuple(read_bundle(Path(folder)) for folder in folders)
         return replace(self, selector=replace(self.selector, bundles=bundles))
 
