@@ -39,7 +39,7 @@ from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.reference_cache import ReferenceCache
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime.emulation import simulate_time
+from tilewright.runtime.device import simulate_time
 
 pytestmark = pytest.mark.compile
 

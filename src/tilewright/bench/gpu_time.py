@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from tilewright.building.store.artifact import Artifact
     from tilewright.dispatch.reference_cache import ExpectedOutputs, ReferenceCache
     from tilewright.ops.kernel import Kernel
-    from tilewright.runtime.buffers import Buffer
     from tilewright.runtime.device import Device
-    from tilewright.runtime.streams import Stream, StreamEvent
+    from tilewright.runtime.device_objects import Buffer, Stream, StreamEvent
 
 AMDSMI = "amdsmi"
 # Alignment of the tensors of a set: that of hipMalloc, and one page, so that sets share no cache line.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tilewright.dispatch.check_tensors import DisjointPair
 from tilewright.dispatch.launch import BoundKernel
 from tilewright.dispatch.tensors import TensorSpec
-from tilewright.runtime.streams import get_stream_handle
+from tilewright.runtime.device_objects import get_stream_handle
 
 # Arguments as in `Registry.run`: tensors, out, stream, device, kernel, pad, prepared.
 FastPath = Callable[[tuple[Any, ...], Any, Any, Any, Any, Any, Any], Any]

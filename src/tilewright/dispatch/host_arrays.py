@@ -23,8 +23,8 @@ from tilewright.dispatch.tensors import (
 from tilewright.ops.execution import Preparation, Tensor
 
 if TYPE_CHECKING:
-    from tilewright.runtime.buffers import Buffer
     from tilewright.runtime.device import Device
+    from tilewright.runtime.device_objects import Buffer
 
 
 def check_ready(stage: Stage, prepared: Collection[str]) -> None:

@@ -14,12 +14,12 @@ from tilewright.dispatch.plan import Intermediate, Plan, build_stage, get_execut
 from tilewright.dispatch.tensors import SIZES, compute_span, find_array_type, format_shape
 from tilewright.ops.execution import Execution, Tensor
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime.streams import get_stream_handle
+from tilewright.runtime.device_objects import get_stream_handle
 from tilewright.select.selection import Selection
 
 if TYPE_CHECKING:
-    from tilewright.runtime.buffers import Buffer
     from tilewright.runtime.device import Device
+    from tilewright.runtime.device_objects import Buffer
 
 # enum tw_status of every op's abi.h.
 OK, BAD_ARGS, UNSUPPORTED, WORKSPACE, HIP_ERROR = range(5)

@@ -17,7 +17,7 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import TensorError, choose
 
 if TYPE_CHECKING:
-    from tilewright.runtime.buffers import Buffer
+    from tilewright.runtime.device_objects import Buffer
 
 # Types of NumPy and torch → names of `ARRAY_TYPES`. The type "fp8" of a problem is an array of "fp8_fnuz" or
 # "fp8_ocp", depending on the GPU.

@@ -29,7 +29,7 @@ from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.tolerance import Tolerance
-from tilewright.runtime.streams import get_stream_handle
+from tilewright.runtime.device_objects import get_stream_handle
 from tilewright.select.select import select_kernels
 
 if TYPE_CHECKING:
