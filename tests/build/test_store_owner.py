@@ -11,7 +11,7 @@ from stores import key_of, noticed, put, whole
 
 from tilewright.base import knobs
 from tilewright.base.errors import StoreError
-from tilewright.base.ownership import require_own
+from tilewright.base.shared_files import require_own
 from tilewright.building.store.local import Store
 from tilewright.building.store.maintenance import remove_unused_entries, verify_entries
 from tilewright.building.store.remote_folder import FolderRemote

@@ -19,7 +19,7 @@ from tilewright.base import knobs
 from tilewright.base.digest import digest_file, digest_tree, digest_value, walk_tree
 from tilewright.base.documents import read_json
 from tilewright.base.errors import FileFormatError
-from tilewright.base.ownership import require_own
+from tilewright.base.shared_files import require_own
 
 # A file that was changed within this time may change again without a new time stamp (as Git's "racy" entries; file
 # systems have time stamps with a resolution of up to 2 s, as FAT).

@@ -15,9 +15,9 @@ from typing import Any
 from tilewright.base import knobs
 from tilewright.base.errors import CorruptError, InvalidValueError, StoreError
 from tilewright.base.events import Notice, emit
-from tilewright.base.ownership import require_own
+from tilewright.base.shared_files import require_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure, FileDigest
-from tilewright.building.store.build_lock import BuildLock, make_private_folder, try_lock, wait_for_lock
+from tilewright.building.store.build_lock import BuildLock, make_private_folder, try_build_lock, wait_for_build_lock
 from tilewright.building.store.damaged import DamagedEntry, is_unchanged, move_damaged, remove_tree
 from tilewright.building.store.file_access import UNWRITABLE, make_store_error, translate_os_errors
 from tilewright.building.store.layout import (
@@ -218,11 +218,11 @@ class Store:
         `already_built` is called while waiting; when it returns True, waiting ends with a lock that is not `held`.
         After `timeout_s` a `StoreError` is raised. If locking is impossible, the lock is not held either.
         """
-        return wait_for_lock(self.layout.lock_file(key), timeout_s, already_built)
+        return wait_for_build_lock(self.layout.lock_file(key), timeout_s, already_built)
 
     def try_lock_build(self, key: str) -> BuildLock | None:
         """Lock `key`; None if another process has the lock."""
-        return try_lock(self.layout.lock_file(key))
+        return try_build_lock(self.layout.lock_file(key))
 
     def create_work_folder(self, prefix: str) -> AbstractContextManager[Path]:
         """Create a private folder on the store's file system, removed at the end or after the death of this process."""

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import InvalidValueError, TilewrightError
-from tilewright.base.ownership import describe_owner, is_own
+from tilewright.base.shared_files import describe_owner, is_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure, FileDigest
 from tilewright.building.store.damaged import DamagedEntry, DamageKind
 from tilewright.building.store.file_access import DAMAGED, get_inode, make_store_error, read_regular
