@@ -28,6 +28,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 import tilewright as tw
+from tilewright import Registry
 from tilewright.building.store.local import Store
 
 slug, key = sys.argv[1:]
@@ -44,7 +45,7 @@ def record(frame, event, _):
         files.add(frame.f_code.co_filename)
 
 sys.setprofile(record)
-result = tw.Registry((kernel,), {kernel: artifact}).run(problem, a, b, device="emulated:gfx942")
+result = Registry((kernel,), {kernel: artifact}).run(problem, a, b, device="emulated:gfx942")
 sys.setprofile(None)
 assert (result == 64).all()
 package = Path(tw.__file__).parent

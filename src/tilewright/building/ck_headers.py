@@ -19,8 +19,7 @@ from tilewright.base.documents import convert_read_errors, read_json
 from tilewright.base.errors import FileFormatError, ToolchainError
 from tilewright.base.events import report_task
 from tilewright.base.shared_files import hold_lock
-from tilewright.building.component import Component
-from tilewright.building.discover import ROCM, discover
+from tilewright.building.discover import ROCM, Component, discover
 from tilewright.building.process import read_tool_output
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tilewright.base.digest import to_canonical_json
 from tilewright.base.document_models import validate_document
 from tilewright.base.documents import convert_read_errors, parse_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
-from tilewright.building.store.file_access import hash_regular, read_regular
+from tilewright.building.store.files import hash_regular, read_regular
 
 MANIFEST = "manifest.json"
 SCHEMA = 1

@@ -16,7 +16,7 @@ from tilewright.building.pack.kernels import PackMember, collect_members, group_
 from tilewright.building.pack.library import LibraryPlan, get_version, link_library, read_headers, render_cmake_package
 from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, check_name, describe_pack_file, read_manifest
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.file_access import get_inode
+from tilewright.building.store.files import get_inode
 from tilewright.building.toolchain import Toolchain
 from tilewright.ops.kernel import Kernel
 

@@ -15,8 +15,7 @@ from types import TracebackType
 from tilewright.base.errors import StoreError
 from tilewright.base.events import Notice, emit
 from tilewright.base.shared_files import is_same_file, lock_unused, try_lock, unlock
-from tilewright.building.store.file_access import UNWRITABLE, make_store_error
-from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER
+from tilewright.building.store.files import PRIVATE_FILE, PRIVATE_FOLDER, UNWRITABLE, make_store_error
 
 # Errors of file systems without flock: some network and FUSE ones.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})

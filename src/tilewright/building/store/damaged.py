@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from tilewright.base.events import Notice, emit
-from tilewright.building.store.file_access import Inode, get_inode
-from tilewright.building.store.layout import PRIVATE_FOLDER, Layout
+from tilewright.building.store.files import PRIVATE_FOLDER, Inode, Layout, get_inode
 
 DamageKind = Literal["missing file", "wrong size", "wrong digest", "bad manifest", "foreign file"]
 

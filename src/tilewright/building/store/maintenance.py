@@ -13,8 +13,15 @@ from tilewright.base.events import report_task
 from tilewright.building.store.artifact import Artifact, Entry
 from tilewright.building.store.build_lock import remove_unused_lock
 from tilewright.building.store.damaged import DamagedEntry, DamageKind, is_unchanged, move_damaged, remove_tree
-from tilewright.building.store.file_access import Inode, get_inode, hash_regular, translate_os_errors
-from tilewright.building.store.layout import FAN_OUT, MANIFEST, is_key
+from tilewright.building.store.files import (
+    FAN_OUT,
+    MANIFEST,
+    Inode,
+    get_inode,
+    hash_regular,
+    is_key,
+    translate_os_errors,
+)
 from tilewright.building.store.local import Store
 from tilewright.building.store.manifest import LOG
 from tilewright.building.store.scratch_dirs import remove_dead_folders

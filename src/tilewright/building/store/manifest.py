@@ -24,8 +24,15 @@ from tilewright.base.errors import InvalidValueError, TilewrightError
 from tilewright.base.shared_files import describe_owner, is_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure, FileDigest
 from tilewright.building.store.damaged import DamagedEntry, DamageKind
-from tilewright.building.store.file_access import DAMAGED, get_inode, make_store_error, read_regular
-from tilewright.building.store.layout import MANIFEST, SCHEMA, is_file_name
+from tilewright.building.store.files import (
+    DAMAGED,
+    MANIFEST,
+    SCHEMA,
+    get_inode,
+    is_file_name,
+    make_store_error,
+    read_regular,
+)
 
 T = TypeVar("T")
 Kind = Literal["artifact", "failure"]

@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tilewright.base.errors import RemoteError, StoreError, choose
 from tilewright.base.knobs import REMOTE
-from tilewright.building.store.layout import SCHEMA, check_key
+from tilewright.building.store.files import SCHEMA, check_key
 from tilewright.building.store.remote import CLAIM_TTL_S, CONNECT_TIMEOUT_S, OPERATION_TIMEOUT_S, check_ttl
 
 Reply = int | bytes | None

@@ -17,8 +17,7 @@ from tilewright.base.events import Notice, emit
 from tilewright.base.shared_files import is_same_file, lock_unused, wait_for_lock
 from tilewright.building.store.build_lock import make_private_folder
 from tilewright.building.store.damaged import remove_tree
-from tilewright.building.store.file_access import translate_os_errors
-from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER, Layout, is_file_name
+from tilewright.building.store.files import PRIVATE_FILE, PRIVATE_FOLDER, Layout, is_file_name, translate_os_errors
 
 _LOCK = ".lock"
 

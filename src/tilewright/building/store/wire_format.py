@@ -20,7 +20,7 @@ from typing import Any
 
 from tilewright.base.errors import CorruptError, InvalidBlobError, InvalidValueError
 from tilewright.building.store.artifact import Artifact, Failure, FileDigest
-from tilewright.building.store.layout import check_key
+from tilewright.building.store.files import check_key
 from tilewright.building.store.manifest import (
     ARTIFACT,
     FAILURE,
