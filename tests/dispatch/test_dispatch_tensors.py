@@ -15,8 +15,13 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.arch.number_formats import find_array_dtype
 from tilewright.base.errors import TensorError
-from tilewright.dispatch.check_tensors import apply_strides, check_shapes_and_types, is_on_host, match_tensors
-from tilewright.dispatch.host_arrays import to_tensor_bytes
+from tilewright.dispatch.run_tensors import (
+    apply_strides,
+    check_shapes_and_types,
+    is_on_host,
+    match_tensors,
+    to_tensor_bytes,
+)
 from tilewright.dispatch.tensors import (
     View,
     compute_packed_strides,

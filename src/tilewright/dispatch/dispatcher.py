@@ -12,20 +12,22 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import DeviceError, InvalidValueError, TensorError, UnsupportedError, choose
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.dispatch.check_tensors import (
+from tilewright.dispatch.fast_path import FastPath, make_fast_path
+from tilewright.dispatch.launch import BoundKernel, CallSequence, Functions, bind_functions, bind_selection
+from tilewright.dispatch.plan import Plan, get_execution
+from tilewright.dispatch.run_tensors import (
     DisjointPair,
+    allocate_output,
     apply_strides,
     check_disjoint,
     check_outputs,
+    check_ready,
     check_shapes_and_types,
     is_on_host,
     list_disjoint_pairs,
     match_tensors,
+    run_host,
 )
-from tilewright.dispatch.fast_path import FastPath, make_fast_path
-from tilewright.dispatch.host_arrays import allocate_output, check_ready, run_host
-from tilewright.dispatch.launch import BoundKernel, CallSequence, Functions, bind_functions, bind_selection
-from tilewright.dispatch.plan import Plan, get_execution
 from tilewright.dispatch.select_stages import select_stages
 from tilewright.dispatch.tensors import View, to_view
 from tilewright.ops import find_op

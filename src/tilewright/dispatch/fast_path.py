@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tilewright.dispatch.check_tensors import DisjointPair
 from tilewright.dispatch.launch import BoundKernel
+from tilewright.dispatch.run_tensors import DisjointPair
 from tilewright.dispatch.tensors import TensorSpec
 from tilewright.runtime.device_objects import get_stream_handle
 

@@ -26,8 +26,16 @@ from tilewright.base.errors import InvalidBlobError, RemoteError
 from tilewright.base.events import Notice, emit
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import CLAIM_TTL_S, OPERATION_TIMEOUT_S, Remote, open_remote, read_secret
-from tilewright.building.store.wire_format import MAX_BLOB_BYTES, pack_entry, unpack_entry
+from tilewright.building.store.remote import (
+    CLAIM_TTL_S,
+    MAX_BLOB_BYTES,
+    OPERATION_TIMEOUT_S,
+    Remote,
+    open_remote,
+    pack_entry,
+    read_secret,
+    unpack_entry,
+)
 
 T = TypeVar("T")
 # Pause after a failure of the remote: long enough that a dead one hardly delays a build of some minutes, and short
