@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
-from tilewright.building.pack.generated_text import read_headers
+from tilewright.building.pack.library import read_headers
 from tilewright.ops import find_op, gemm
 from tilewright.ops.cost_model.cost import Facts
 from tilewright.ops.kernel import Kernel

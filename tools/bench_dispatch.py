@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import tilewright as tw
-from tilewright.dispatch.element_types import SIZES, find_array_type
 from tilewright.dispatch.launch import BoundKernel
-from tilewright.dispatch.tensors import View, compute_span
+from tilewright.dispatch.tensors import SIZES, View, compute_span, find_array_type
 from tilewright.ops import find_op
 from tilewright.ops.execution import Tensor
 

@@ -22,8 +22,8 @@ from tilewright.base.digest import to_canonical_json
 from tilewright.bench.journal import FSYNC, Journal, iterate_records, read_known_keys
 from tilewright.bench.journal_lines import TAIL, append_checksum, format_line
 from tilewright.bench.journal_merge import select_best, write_merged, write_new_file
-from tilewright.bench.query import run_query
 from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.bench.sources import run_query
 from tilewright.bench.table import export_table, read_table
 from tilewright.ops.problem_values import dump_problem
 

@@ -8,7 +8,7 @@ import pytest
 
 from research.sources import DATA
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
-from tilewright.bench.foreign import NOT_OURS, list_formats, read_foreign
+from tilewright.bench.sources import NOT_OURS, list_formats, read_foreign
 from tilewright.bench.table import export_table, read_table
 from tilewright.learn.from_records import to_measurements
 from tilewright.ops import parse_kernel

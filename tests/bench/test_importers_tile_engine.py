@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tilewright.base.errors import FileFormatError
-from tilewright.bench.foreign import read_foreign
 from tilewright.bench.plan import parse_problem
 from tilewright.bench.record import Record
+from tilewright.bench.sources import read_foreign
 from tilewright.ops import parse_kernel
 
 NAME = "gemm_fp16_rcr_compv4_cshuffle_intrawave_False_False_True_False_256x128x32_2x2x1_32x32x16"

@@ -22,8 +22,15 @@ from scripted_gpu import (
 
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
-from tilewright.bench import smi
-from tilewright.bench.gpu_time import ALIGNMENT, MAX_SETS, cache_bytes, count_tensor_sets, measure_times
+from tilewright.bench.gpu_time import (
+    ALIGNMENT,
+    MAX_SETS,
+    _get_handle,
+    cache_bytes,
+    count_tensor_sets,
+    measure_times,
+    open_monitor,
+)
 from tilewright.bench.measure import TimingSettings, measure
 from tilewright.bench.record import Record
 from tilewright.bench.timing import ROUND
@@ -32,7 +39,7 @@ from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.reference_cache import ReferenceCache
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime.emulation import simulate_time
+from tilewright.runtime.device import simulate_time
 
 pytestmark = pytest.mark.compile
 
@@ -253,9 +260,9 @@ def test_clock_and_power_are_recorded_where_amdsmi_is(
     try:
         with simulate_time(gpu.index, SCRIPT):
             found = measured(artifacts, gpu)
-        assert smi.open_monitor(tw.Device("gpu:1")) is None  # amdsmi does not know it, and says so
+        assert open_monitor(tw.Device("gpu:1")) is None  # amdsmi does not know it, and says so
     finally:
         sys.modules.pop("amdsmi")
-        smi._get_handle.cache_clear()
+        _get_handle.cache_clear()
     assert found.times is not None
     assert (found.times.clock_mhz, found.times.power_w) == (1700.0, 431.0)

@@ -20,7 +20,7 @@ from tilewright.bench.record import Record
 from tilewright.building.store.artifact import Artifact
 from tilewright.emulator.hip_shim import deferred_errors
 from tilewright.ops.kernel import Kernel
-from tilewright.runtime.emulation import apply_settings, simulate_time
+from tilewright.runtime.device import apply_settings, simulate_time
 
 pytestmark = pytest.mark.compile
 

@@ -16,7 +16,7 @@ from tilewright.base import events
 from tilewright.base.errors import DeviceError, InvalidValueError
 from tilewright.bench import worker_client
 from tilewright.bench.executor import Limits, WorkerConfig, WorkItem
-from tilewright.bench.pool import LocalPool
+from tilewright.bench.local import LocalPool
 from tilewright.bench.quarantine import Quarantine
 from tilewright.bench.record import Record
 

@@ -18,8 +18,8 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.bench.cluster.actor import _probe_gpu
 from tilewright.bench.cluster.session import describe_differences
 from tilewright.bench.gpu_model import get_gpu_model
-from tilewright.bench.query import run_query
 from tilewright.bench.record import Task
+from tilewright.bench.sources import run_query
 from tilewright.bench.table import export_table
 from tilewright.bench.versions import format_versions, merge_versions
 from tilewright.cli.app import root

@@ -9,7 +9,7 @@ from journalled import counted, failed, timed
 
 from tilewright.base.errors import FileFormatError, InvalidValueError
 from tilewright.bench.journal import Journal
-from tilewright.bench.query import run_query
+from tilewright.bench.sources import run_query
 from tilewright.bench.table import export_table
 
 RECORDS = [timed(1, us=5), timed(2, us=10), failed(3), counted(4, waves=7)]

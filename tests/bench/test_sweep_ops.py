@@ -15,9 +15,9 @@ from tilewright.bench.executor import Limits, WorkerConfig
 from tilewright.bench.journal import merge_records, read_journal
 from tilewright.bench.local import LocalExecutor
 from tilewright.bench.plan import SweepPlan
-from tilewright.bench.query import run_query
 from tilewright.bench.record import Record
 from tilewright.bench.report.page import write_report
+from tilewright.bench.sources import run_query
 from tilewright.bench.sweep import SweepOptions, sweep
 from tilewright.bench.table import export_table
 from tilewright.bench.versions import format_versions

@@ -18,7 +18,7 @@ from tilewright.dispatch.launch import BoundKernel, bind_functions
 from tilewright.dispatch.plan import get_execution
 from tilewright.ops.kernel import Kernel
 from tilewright.runtime import HipError
-from tilewright.runtime.emulation import simulate_time
+from tilewright.runtime.device import simulate_time
 
 pytestmark = pytest.mark.compile
 

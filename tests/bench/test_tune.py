@@ -14,8 +14,8 @@ from tilewright.bench.tune import compute_gains, group_times, make_tuned_table
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_values import dump_problem
-from tilewright.select.pool import CandidatePool
-from tilewright.select.rank import estimate_times
+from tilewright.select.chain import estimate_times
+from tilewright.select.select import CandidatePool
 
 KERNELS = list(find_op("gemm").sets()["fp16_rcr_essential"].kernels("gfx942"))
 FIRST, SECOND, THIRD = sorted(KERNELS, key=lambda kernel: kernel.slug)[:3]

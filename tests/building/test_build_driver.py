@@ -15,8 +15,7 @@ from tilewright import arch as archs
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ninja_run, process
 from tilewright.building.compile import compile_device, compile_host_syntax
-from tilewright.building.component import check_program
-from tilewright.building.discover import ROCM
+from tilewright.building.discover import ROCM, check_program
 from tilewright.building.driver import inspect_driver
 from tilewright.building.toolchain import Toolchain
 

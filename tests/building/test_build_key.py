@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
-from tilewright.base import knobs
-from tilewright.base.digest import digest_tree
-from tilewright.building import compile_job, flags, tree_digest
+from tilewright.base import digest, knobs
+from tilewright.base.digest import compute_files_digest, digest_tree
+from tilewright.building import compile_job, flags
 from tilewright.building.compile_job import CompileJob, make_compile_job
 from tilewright.building.discover import GPU_LESS
 from tilewright.building.toolchain import Toolchain
-from tilewright.building.tree_digest import compute_files_digest
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
@@ -139,7 +138,7 @@ def test_flags_of_a_key_have_no_folders() -> None:
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A small CK tree that is old enough to be remembered, with a memory of its own."""
     monkeypatch.setenv(knobs.CACHE_DIR.name, str(tmp_path / "cache"))
-    monkeypatch.setattr(tree_digest, "RACY_S", 0.05)
+    monkeypatch.setattr(digest, "RACY_S", 0.05)
     root = tmp_path / "ck" / "include"
     (root / "ck_tile" / "core").mkdir(parents=True)
     for name in ("a.hpp", "b.hpp", "core/c.hpp"):
@@ -187,22 +186,22 @@ def _swapped(root: Path) -> None:
 
 @pytest.mark.parametrize("change", [_one_byte, _replaced, _added, _removed, _renamed, _swapped])
 def test_any_change_of_a_header(tree: Path, change: Callable[[Path], None]) -> None:
-    before = tree_digest.compute_tree_digest(tree)
-    assert tree_digest.compute_tree_digest(tree) == before == digest_tree(tree)
+    before = digest.compute_tree_digest(tree)
+    assert digest.compute_tree_digest(tree) == before == digest_tree(tree)
     change(tree)
-    assert tree_digest.compute_tree_digest(tree) == digest_tree(tree) != before
+    assert digest.compute_tree_digest(tree) == digest_tree(tree) != before
 
 
 def test_places_and_times_of_headers_do_not_matter(tree: Path, tmp_path: Path) -> None:
-    before = tree_digest.compute_tree_digest(tree)
+    before = digest.compute_tree_digest(tree)
     shutil.copytree(tree, tmp_path / "elsewhere")
-    assert tree_digest.compute_tree_digest(tmp_path / "elsewhere") == before
+    assert digest.compute_tree_digest(tmp_path / "elsewhere") == before
     for path in tree.rglob("*"):
         os.utime(path, (1, 1))
-    assert tree_digest.compute_tree_digest(tree) == before
+    assert digest.compute_tree_digest(tree) == before
     for path in tree.rglob("*"):
         os.utime(path, (4e9, 4e9))
-    assert tree_digest.compute_tree_digest(tree) == before
+    assert digest.compute_tree_digest(tree) == before
 
 
 def test_programs_by_content(tree: Path, tmp_path: Path) -> None:
@@ -256,13 +255,13 @@ def opened(tree: Path) -> Iterator[Callable[[], list[str]]]:
 
 
 def test_an_unchanged_tree_is_not_read_again(tree: Path, opened: Callable[[], list[str]]) -> None:
-    before = tree_digest.compute_tree_digest(tree)
+    before = digest.compute_tree_digest(tree)
     assert len(opened()) == 3
-    assert tree_digest.compute_tree_digest(tree) == before
+    assert digest.compute_tree_digest(tree) == before
     assert opened() == []
     _one_byte(tree)
     opened()
-    assert tree_digest.compute_tree_digest(tree) != before
+    assert digest.compute_tree_digest(tree) != before
     assert len(opened()) == 3
 
 
@@ -270,11 +269,11 @@ def test_a_tree_that_has_just_changed_is_read_each_time(
     tree: Path, opened: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its times could stay as they are while it changes once more."""
-    monkeypatch.setattr(tree_digest, "RACY_S", 2.0)
+    monkeypatch.setattr(digest, "RACY_S", 2.0)
     _added(tree)
     opened()
     for _ in range(2):
-        tree_digest.compute_tree_digest(tree)
+        digest.compute_tree_digest(tree)
         assert len(opened()) == 4
 
 
@@ -283,16 +282,16 @@ def test_files_of_the_future_are_read_each_time(tree: Path, opened: Callable[[],
     os.utime(tree / "ck_tile" / "a.hpp", (time.time() + 1e6, time.time() + 1e6))
     time.sleep(0.1)
     for _ in range(2):
-        tree_digest.compute_tree_digest(tree)
+        digest.compute_tree_digest(tree)
         assert len(opened()) == 3
 
 
 @pytest.mark.parametrize("memory", [b"", b"{", b"[]", b'{"signature": 1, "digest": 2}', b"\xff\xfe"])
 def test_a_damaged_memory_is_no_memory(tree: Path, tmp_path: Path, memory: bytes) -> None:
-    before = tree_digest.compute_tree_digest(tree)
+    before = digest.compute_tree_digest(tree)
     (remembered,) = (tmp_path / "cache" / "digests").iterdir()
     remembered.write_bytes(memory)
-    assert tree_digest.compute_tree_digest(tree) == before
+    assert digest.compute_tree_digest(tree) == before
 
 
 def test_threads_that_ask_at_once(tree: Path, tmp_path: Path) -> None:
@@ -301,7 +300,7 @@ def test_threads_that_ask_at_once(tree: Path, tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(20):
             shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-            assert len(set(pool.map(lambda _: tree_digest.compute_tree_digest(tree), range(16)))) == 1
+            assert len(set(pool.map(lambda _: digest.compute_tree_digest(tree), range(16)))) == 1
     assert [path.suffix for path in (tmp_path / "cache" / "digests").iterdir()] == [".json"]
 
 
@@ -316,35 +315,35 @@ def linked(tree: Path, tmp_path: Path) -> Path:
 
 def test_a_linked_folder_is_the_folder(tree: Path, linked: Path) -> None:
     assert digest_tree(linked) == digest_tree(tree)
-    assert tree_digest.compute_tree_digest(linked) == tree_digest.compute_tree_digest(tree)
+    assert digest.compute_tree_digest(linked) == digest.compute_tree_digest(tree)
 
 
 @pytest.mark.parametrize("change", [_one_byte, _replaced, _added, _removed, _renamed, _swapped])
 def test_any_change_of_a_header_behind_a_link(tree: Path, linked: Path, change: Callable[[Path], None]) -> None:
-    before = tree_digest.compute_tree_digest(linked)
+    before = digest.compute_tree_digest(linked)
     change(tree)
-    assert tree_digest.compute_tree_digest(linked) == digest_tree(linked) != before
+    assert digest.compute_tree_digest(linked) == digest_tree(linked) != before
 
 
 def test_a_link_that_is_turned_to_another_folder(tree: Path, linked: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(tree / "ck_tile", other)
-    before = tree_digest.compute_tree_digest(linked)
+    before = digest.compute_tree_digest(linked)
     (linked / "ck_tile").unlink()
     (linked / "ck_tile").symlink_to(other)
-    assert tree_digest.compute_tree_digest(linked) == before
+    assert digest.compute_tree_digest(linked) == before
     (other / "a.hpp").write_text("// A.hpp\n")
-    assert tree_digest.compute_tree_digest(linked) != before
+    assert digest.compute_tree_digest(linked) != before
 
 
 def test_links_in_a_circle_end(tree: Path) -> None:
     before = digest_tree(tree)
     (tree / "ck_tile" / "core" / "up").symlink_to(tree)
     (tree / "ck_tile" / "core" / "here").symlink_to(".")
-    around = tree_digest.compute_tree_digest(tree)
+    around = digest.compute_tree_digest(tree)
     assert around == digest_tree(tree) != before, "headers can be included by longer names now"
     _one_byte(tree)
-    assert tree_digest.compute_tree_digest(tree) == digest_tree(tree) != around
+    assert digest.compute_tree_digest(tree) == digest_tree(tree) != around
 
 
 def test_a_folder_reached_by_two_names_counts_under_both(tree: Path) -> None:
@@ -358,4 +357,4 @@ def test_a_folder_reached_by_two_names_counts_under_both(tree: Path) -> None:
 def test_a_link_to_nowhere_is_no_file(tree: Path) -> None:
     before = digest_tree(tree)
     (tree / "ck_tile" / "gone.hpp").symlink_to("/nowhere/gone.hpp")
-    assert tree_digest.compute_tree_digest(tree) == digest_tree(tree) == before
+    assert digest.compute_tree_digest(tree) == digest_tree(tree) == before

@@ -16,7 +16,7 @@ from tilewright import ops
 from tilewright.base import events
 from tilewright.base.digest import digest_file, digest_text
 from tilewright.base.errors import CompileError
-from tilewright.building.pack.generated_text import FUNCTIONS
+from tilewright.building.pack.library import FUNCTIONS
 from tilewright.building.pack.manifest import read_pack
 from tilewright.building.pack.write import write_pack
 from tilewright.building.store.artifact import Artifact

@@ -13,8 +13,7 @@ import pytest
 from pack_parts import GPUS, small_pack
 
 from tilewright.base.errors import FileFormatError, PackError, UnknownValueError
-from tilewright.building.pack import schema
-from tilewright.building.pack.manifest import KIND, MANIFEST, SCHEMA, read_pack
+from tilewright.building.pack.manifest import KIND, MANIFEST, SCHEMA, ManifestFile, read_pack
 
 
 def test_a_pack_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -92,7 +91,7 @@ def test_what_is_no_manifest_at_all(text: str, tmp_path: Path) -> None:
 
 
 def test_the_schema_reads_what_the_manifest_writes() -> None:
-    fields = schema.ManifestFile.model_fields
+    fields = ManifestFile.model_fields
 
     assert fields["schema_number"].annotation.__args__ == (SCHEMA,)
     assert fields["kind"].annotation.__args__ == (KIND,)

@@ -11,8 +11,8 @@ import pytest
 from pack_parts import small_pack
 
 from tilewright.base.errors import PackError
-from tilewright.building.pack.install import create_private_sibling, install_pack, require_replaceable
 from tilewright.building.pack.manifest import MANIFEST, read_pack
+from tilewright.building.pack.write import create_private_sibling, install_pack, require_replaceable
 
 
 def draft_in(private: Path) -> Path:
@@ -114,7 +114,7 @@ def test_of_many_writers_one_wins_and_none_fails(tmp_path: Path) -> None:
 THIEF = """
 import shutil, sys
 from pathlib import Path
-from tilewright.building.pack.install import create_private_sibling, install_pack
+from tilewright.building.pack.write import create_private_sibling, install_pack
 
 target = Path(sys.argv[1])
 

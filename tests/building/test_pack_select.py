@@ -13,7 +13,7 @@ import pytest
 from pack_parts import HOST, kernel_of, linkable
 
 from tilewright import arch as archs
-from tilewright.building.pack.generated_text import FUNCTIONS
+from tilewright.building.pack.library import FUNCTIONS
 from tilewright.building.pack.manifest import Pack
 from tilewright.building.pack.write import write_pack
 from tilewright.building.store.artifact import Artifact

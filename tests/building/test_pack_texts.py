@@ -10,22 +10,22 @@ import pytest
 from pack_parts import kernel_of
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.building.pack import generated_text
+from tilewright.building.pack import library
 from tilewright.building.pack.manifest import check_name
 from tilewright.ops import OPS
 
-PACKAGE = Path(generated_text.__file__).parent
+PACKAGE = Path(library.__file__).parent
 STATUS = re.compile(r"/\* Every op returns these.*?#ifndef TILEWRIGHT_STATUS.*?#endif\n", re.DOTALL)
 
 
 def test_a_table_names_every_kernel_with_all_its_fields() -> None:
     kernels = [kernel_of(pad_m=True), kernel_of()]
-    source = generated_text.render_table("mine", "gfx942", kernels)
+    source = library.render_table("mine", "gfx942", kernels)
 
     for kernel in kernels:
         assert source.count(f'"{kernel.slug}"') == 1
         config = json.dumps(kernel.facts["config"], sort_keys=True, separators=(",", ":"))
-        assert generated_text.format_c_string(config) in source
+        assert library.format_c_string(config) in source
     assert '{ "block", "[128,128,32]" },' in source
     assert source.count('{ "pad_m", "true" },') == source.count('{ "pad_m", "false" },') == 1
     assert '{ "dtype_a", "fp16" },' in source
@@ -33,10 +33,10 @@ def test_a_table_names_every_kernel_with_all_its_fields() -> None:
 
 def test_a_library_exports_functions_and_table_only() -> None:
     kernel = kernel_of()
-    exported = re.findall(r"(\w+);", generated_text.render_export_list([kernel]))
+    exported = re.findall(r"(\w+);", library.render_export_list([kernel]))
 
-    assert exported == ["tw_pack_table", *(f"{kernel.symbol}_{name}" for name in generated_text.FUNCTIONS)]
-    assert "local:\n    *;" in generated_text.render_export_list([kernel])
+    assert exported == ["tw_pack_table", *(f"{kernel.symbol}_{name}" for name in library.FUNCTIONS)]
+    assert "local:\n    *;" in library.render_export_list([kernel])
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_a_library_exports_functions_and_table_only() -> None:
     [('{"a":1}', r'"{\"a\":1}"'), ("a\\b", r'"a\\b"'), ("??=", r'"\?\?="'), ("é\n", r'"\303\251\012"')],
 )
 def test_c_strings_hold_any_text(plain: str, literal: str) -> None:
-    assert generated_text.format_c_string(plain) == literal
+    assert library.format_c_string(plain) == literal
 
 
 def test_every_op_has_one_c_header_that_says_what_it_is() -> None:
-    headers = generated_text.read_headers([op.name for op in OPS])
+    headers = library.read_headers([op.name for op in OPS])
     shared = STATUS.search(headers["include/tilewright/pack.h"])
 
     assert shared is not None
@@ -71,12 +71,12 @@ def test_no_file_of_the_package_names_an_op() -> None:
 
 
 def test_the_cmake_package_finds_its_folder_from_its_own_place() -> None:
-    files = generated_text.render_cmake_package("mine", ("gfx90a", "gfx942"))
+    files = library.render_cmake_package("mine", ("gfx90a", "gfx942"))
     config = files["lib/cmake/mine/mineConfig.cmake"]
 
     assert "${CMAKE_CURRENT_LIST_DIR}/../../.." in config
     assert "set(mine_GPUS gfx90a gfx942)" in config
-    assert f'set(PACKAGE_VERSION "{generated_text.get_version()}")' in files["lib/cmake/mine/mineConfigVersion.cmake"]
+    assert f'set(PACKAGE_VERSION "{library.get_version()}")' in files["lib/cmake/mine/mineConfigVersion.cmake"]
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a-b", "1a", "../a", "ä", "a\n"])

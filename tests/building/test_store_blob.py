@@ -16,10 +16,10 @@ from stores import key_of
 
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import CorruptError, InvalidBlobError
-from tilewright.building.store import wire_format as module
+from tilewright.building.store import remote as module
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
-from tilewright.building.store.wire_format import MAGIC, MAX_BLOB_BYTES, pack_entry, unpack_entry
+from tilewright.building.store.remote import MAGIC, MAX_BLOB_BYTES, pack_entry, unpack_entry
 
 KEY, OTHER = key_of(1), key_of(2)
 SECRET, WRONG = b"s" * 32, b"w" * 32

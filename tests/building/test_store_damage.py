@@ -15,7 +15,7 @@ from tilewright.base.errors import CorruptError
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.damaged import MAX_COPIES
 from tilewright.building.store.local import Store
-from tilewright.building.store.verify import move_damaged_entries, verify_entries
+from tilewright.building.store.maintenance import move_damaged_entries, verify_entries
 
 KEY = key_of(1)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from stores import files_below, key_of, put, whole
 
-from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
+from tilewright.building.store.maintenance import remove_unused_entries
 
 DAY = 86400.0
 

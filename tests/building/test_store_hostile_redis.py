@@ -14,10 +14,9 @@ import pytest
 from stores import eventually, key_of, noticed, put, whole
 
 from tilewright.building.store import tiers as module
-from tilewright.building.store.circuit_breaker import CircuitBreaker
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import open_remote
-from tilewright.building.store.tiers import Tiers
+from tilewright.building.store.tiers import CircuitBreaker, Tiers
 
 KEY = key_of(1)
 MIB = 2**20

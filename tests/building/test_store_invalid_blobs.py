@@ -15,15 +15,14 @@ from stores import key_of, noticed, put, whole
 
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import InvalidBlobError, InvalidValueError
-from tilewright.building.store import wire_format as module
+from tilewright.building.store import remote as module
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
+from tilewright.building.store.maintenance import move_damaged_entries, remove_unused_entries, verify_entries
 from tilewright.building.store.manifest import parse_core, parse_manifest
+from tilewright.building.store.remote import MAGIC, pack_entry, unpack_entry
 from tilewright.building.store.remote_folder import FolderRemote
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.store.verify import move_damaged_entries, verify_entries
-from tilewright.building.store.wire_format import MAGIC, pack_entry, unpack_entry
 
 KEY, OTHER = key_of(1), key_of(2)
 NOT_UTF8 = b"error: \xff\xfe\x80 no\n"

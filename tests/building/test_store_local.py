@@ -14,10 +14,10 @@ from stores import CODE, files_below, key_of, noticed, put, whole
 from tilewright.base.digest import digest_file
 from tilewright.base.errors import InvalidValueError, StoreError, UnknownValueError
 from tilewright.building.store.artifact import Artifact, Entry, Failure
-from tilewright.building.store.damaged import DamagedEntry, get_inode, move_damaged
-from tilewright.building.store.layout import SCHEMA
+from tilewright.building.store.damaged import DamagedEntry, move_damaged
+from tilewright.building.store.files import SCHEMA, get_inode
 from tilewright.building.store.local import USE_RESOLUTION_S, Store
-from tilewright.building.store.reading import read_entry
+from tilewright.building.store.manifest import read_entry
 
 KEY = key_of(1)
 

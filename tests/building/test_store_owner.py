@@ -11,12 +11,11 @@ from stores import key_of, noticed, put, whole
 
 from tilewright.base import knobs
 from tilewright.base.errors import StoreError
-from tilewright.base.ownership import require_own
-from tilewright.building.store.gc import remove_unused_entries
+from tilewright.base.shared_files import require_own
 from tilewright.building.store.local import Store
+from tilewright.building.store.maintenance import remove_unused_entries, verify_entries
 from tilewright.building.store.remote_folder import FolderRemote
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.store.verify import verify_entries
 
 KEY, OTHER = key_of(1), key_of(2)
 NOBODY = 65534

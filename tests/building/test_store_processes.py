@@ -14,9 +14,8 @@ from stores import eventually, exit_code, files_below, forked, key_of, kill, not
 
 from tilewright.base.errors import StoreError
 from tilewright.building.store.build_lock import remove_unused_lock
-from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
-from tilewright.building.store.verify import verify_entries
+from tilewright.building.store.maintenance import remove_unused_entries, verify_entries
 
 KEY = key_of(1)
 

@@ -27,12 +27,10 @@ from redis_server import Server
 from tilewright.base.errors import RemoteError
 from tilewright.building.store import tiers as tiers_module
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.store.circuit_breaker import CircuitBreaker
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import OPERATION_TIMEOUT_S, open_remote
+from tilewright.building.store.remote import MAX_BLOB_BYTES, OPERATION_TIMEOUT_S, open_remote, pack_entry
 from tilewright.building.store.remote_redis import RedisRemote
-from tilewright.building.store.tiers import Tiers
-from tilewright.building.store.wire_format import MAX_BLOB_BYTES, pack_entry
+from tilewright.building.store.tiers import CircuitBreaker, Tiers
 
 pytestmark = pytest.mark.service
 

@@ -15,11 +15,10 @@ from stores import CODE, build_every_key_once, eventually, forked, key_of, kill,
 from tilewright.base.errors import KnobError, RemoteError, StoreError, UnknownValueError
 from tilewright.building.store import tiers as module
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.circuit_breaker import CircuitBreaker
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import open_remote, read_secret
 from tilewright.building.store.remote_folder import FolderRemote
-from tilewright.building.store.tiers import Tiers, open_tiers
+from tilewright.building.store.tiers import CircuitBreaker, Tiers, open_tiers
 
 KEY, OTHER = key_of(1), key_of(2)
 

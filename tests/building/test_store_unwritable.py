@@ -13,7 +13,7 @@ from stores import exit_code, files_below, forked, key_of, noticed, put, whole
 
 from tilewright.base.errors import StoreError
 from tilewright.building.store.local import Store
-from tilewright.building.store.verify import verify_entries
+from tilewright.building.store.maintenance import verify_entries
 
 KEY, OTHER = key_of(1), key_of(2)
 SOURCE = Path(__file__)

@@ -15,7 +15,7 @@ from click.testing import Result
 from tilewright.arch.occupancy import Occupancy
 from tilewright.building import ck_headers, toolchain
 from tilewright.building.code_object import KernelResources
-from tilewright.building.component import Component
+from tilewright.building.discover import Component
 from tilewright.building.inspect import Inspection, KernelInspection
 from tilewright.building.toolchain import Survey
 from tilewright.cli.inspection_report import InspectionChecks, print_inspection

@@ -22,9 +22,9 @@ from tilewright.building.compile_job import LIBRARY
 from tilewright.building.graph import DEVICE
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
+from tilewright.building.store.maintenance import verify_entries
 from tilewright.building.store.scratch_dirs import remove_dead_folders
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.store.verify import verify_entries
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 

@@ -14,10 +14,10 @@ import pytest
 from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
 
 from tilewright.base.errors import CorruptError
-from tilewright.building.builder import get_process_store, has_process_store
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.store.gc import remove_unused_entries
 from tilewright.building.store.local import Store
+from tilewright.building.store.maintenance import remove_unused_entries
+from tilewright.building.store.tiers import get_process_store, has_process_store
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 

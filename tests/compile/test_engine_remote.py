@@ -17,9 +17,9 @@ from tilewright.base import knobs
 from tilewright.building import builder as builder_module
 from tilewright.building.builder import BuildResult
 from tilewright.building.compile_job import PRODUCTS, make_compile_job
+from tilewright.building.store import remote as blob_module
 from tilewright.building.store import remote_folder
 from tilewright.building.store import tiers as tiers_module
-from tilewright.building.store import wire_format as blob_module
 from tilewright.building.store.artifact import FileDigest
 from tilewright.building.store.local import Store
 from tilewright.building.store.manifest import ARTIFACT, FAILURE, LOG, Core, format_core

@@ -13,7 +13,7 @@ from built_kernels import built
 from tilewright.building.pack.manifest import Pack, read_pack
 from tilewright.building.pack.write import write_pack
 from tilewright.building.toolchain import find_toolchain
-from tilewright.dispatch.resource_usage import read_resource_usage
+from tilewright.dispatch.dispatcher import read_resource_usage
 from tilewright.ops.kernel import Kernel
 from tilewright.select.c_source import render_rank_sources
 

@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 import tilewright as tw
 from tilewright.base import knobs
 from tilewright.base.errors import CompileError, FileFormatError, InvalidValueError, UnknownValueError
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.cli.app import root
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.space import Space
-from tilewright.registry.resolve import load_library
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("plugin", "store")]
 
@@ -126,7 +126,7 @@ def test_a_thousand_libraries_are_opened_in_seconds(tmp_path: Path) -> None:
     for key in keys:
         artifact = store.get(key)
         assert isinstance(artifact, Artifact)
-        load_library(artifact, device)
+        device.library(artifact.verify_file(LIBRARY))
     assert time.process_time() - started <= 5.0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import TensorError
-from tilewright.dispatch.overlap import check_disjoint, check_outputs, list_disjoint_pairs
+from tilewright.dispatch.run_tensors import check_disjoint, check_outputs, list_disjoint_pairs
 from tilewright.dispatch.tensors import View
 from tilewright.ops import find_op
 from tilewright.ops.execution import Tensor

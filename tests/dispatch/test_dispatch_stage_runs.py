@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import TensorError, UnsupportedError
-from tilewright.dispatch.call_sequence import CallSequence
+from tilewright.dispatch.launch import CallSequence
 from tilewright.dispatch.tensors import View
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError
-from tilewright.dispatch.call_sequence import find_intermediates
+from tilewright.dispatch.launch import find_intermediates
 from tilewright.dispatch.select_stages import select_stages
 from tilewright.ops import find_op
 from tilewright.ops.execution import Preparation, Tensor

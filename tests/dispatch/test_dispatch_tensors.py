@@ -15,10 +15,23 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.arch.number_formats import find_array_dtype
 from tilewright.base.errors import TensorError
-from tilewright.dispatch.dispatcher import apply_strides, check_shapes_and_types, is_on_host, match_tensors
-from tilewright.dispatch.element_types import find_array_type, parse_dlpack_type, parse_dtype_name
-from tilewright.dispatch.host_arrays import to_tensor_bytes
-from tilewright.dispatch.tensors import View, compute_packed_strides, compute_span, get_spec, to_view
+from tilewright.dispatch.run_tensors import (
+    apply_strides,
+    check_shapes_and_types,
+    is_on_host,
+    match_tensors,
+    to_tensor_bytes,
+)
+from tilewright.dispatch.tensors import (
+    View,
+    compute_packed_strides,
+    compute_span,
+    find_array_type,
+    get_spec,
+    parse_dlpack_type,
+    parse_dtype_name,
+    to_view,
+)
 from tilewright.ops.execution import Preparation, Tensor
 
 

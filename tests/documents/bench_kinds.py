@@ -14,7 +14,7 @@ from tilewright.base.digest import digest_value, to_canonical_json
 from tilewright.bench import journal_lines
 from tilewright.bench.journal import merge_records, read_journal, read_known_keys
 from tilewright.bench.record import Record, Task, TimeStats
-from tilewright.building.store import wire_format
+from tilewright.building.store import remote
 from tilewright.building.store.local import Store
 from tilewright.ops.problem_values import dump_problem
 
@@ -164,8 +164,7 @@ def _write_entry(folder: Path, random: Random | None) -> bytes:
 
 
 def _load_entry(folder: Path) -> object:
-    from tilewright.building.store.gc import remove_unused_entries
-    from tilewright.building.store.verify import verify_entries
+    from tilewright.building.store.maintenance import remove_unused_entries, verify_entries
 
     store = Store(folder / "store")
     verify_entries(store)
@@ -178,13 +177,13 @@ def _load_entry(folder: Path) -> object:
 def _write_blob(folder: Path, random: Random | None) -> bytes:
     log = random.choice((b"log", b"\xff\xfe", b"")) if random else b"log"
     core = change.changed_json(random, _entry(log)) if random else json.dumps(_entry(log)).encode()
-    body = wire_format._HEAD.pack(wire_format.MAGIC, 0, len(core)) + core + log
-    raw = body + wire_format._compute_seal(KEYS[0], body)
+    body = remote._HEAD.pack(remote.MAGIC, 0, len(core)) + core + log
+    raw = body + remote._compute_seal(KEYS[0], body)
     return _put(folder / "blob", change.changed_bytes(random, raw) if random and random.random() < 0.3 else raw)
 
 
 def _load_blob(folder: Path) -> object:
-    return wire_format.unpack_entry((folder / "blob").read_bytes(), KEYS[0])
+    return remote.unpack_entry((folder / "blob").read_bytes(), KEYS[0])
 
 
 BENCH_KINDS: Mapping[str, Kind] = {

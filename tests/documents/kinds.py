@@ -236,7 +236,7 @@ def _benchmark_csv(random: Random | None) -> str:
 
 def _load_foreign(name: str, file: str, **options: Any) -> Callable[[Path], object]:
     def load(folder: Path) -> object:
-        from tilewright.bench.foreign import read_foreign
+        from tilewright.bench.sources import read_foreign
 
         found = read_foreign(name, folder / file, **options)
         return REFUSED if found.refused else found

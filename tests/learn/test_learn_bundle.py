@@ -23,8 +23,7 @@ from tilewright.learn.dataset import Dataset, build_dataset
 from tilewright.learn.training_config import TrainingConfig
 from tilewright.ops import find_op, gemm, grouped_conv
 from tilewright.ops.cost_model.cost import Facts
-from tilewright.select.bundle import MANIFEST, load_builtin_bundles, read_bundle
-from tilewright.select.rank import score_kernels
+from tilewright.select.bundle import MANIFEST, load_builtin_bundles, read_bundle, score_kernels
 
 QUICK = TrainingConfig(rounds=20, patience=0, seeds=(0, 1), least_in_leaf=5)
 

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.dispatch.host_arrays import to_tensor_bytes
+from tilewright.dispatch.run_tensors import to_tensor_bytes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import OP

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.runtime import Device
-from tilewright.runtime.streams import get_stream_handle
+from tilewright.runtime.device_objects import get_stream_handle
 
 ROOT = Path(__file__).resolve().parents[2]
 OK, HIP_ERROR = 0, 4

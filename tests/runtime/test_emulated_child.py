@@ -162,14 +162,14 @@ assert hip_library.load_shim().pid != first
 
 def test_what_it_cannot_do_is_an_error(scale: ScaleLibrary) -> None:
     program = """
-from tilewright.runtime import emulation
+from tilewright.runtime.device import simulate_time
 library = device.library(scale.path)
 args = Args(ctypes.sizeof(Args), 0, 0, 1)
 print(raised(DeviceError, library[f"{scale.symbol}_run"], ctypes.addressof(args), None))
 print(raised(DeviceError, lambda: library["tw_other"]))
 print(raised(DeviceError, lambda: device.library(Path("/nowhere/lib.so"))))
 print(raised(DeviceError, device.call, "hipMemcpy", 16, 16, 4, 4))
-print(raised(DeviceError, lambda: emulation.simulate_time(device.index, [1.0]).__enter__()))
+print(raised(DeviceError, lambda: simulate_time(device.index, [1.0]).__enter__()))
 child = os.fork()
 if child == 0:
     said = raised(DeviceError, device.allocate, 16)

@@ -16,7 +16,7 @@ from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, Un
 from tilewright.emulator.faults import EndlessLoopFault
 from tilewright.emulator.launch import Mode
 from tilewright.runtime import Buffer, Device, HipError, current_device, devices, hip_library
-from tilewright.runtime.streams import get_stream_handle
+from tilewright.runtime.device_objects import get_stream_handle
 
 GFX942 = Device("emulated:gfx942")
 

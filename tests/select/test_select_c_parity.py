@@ -20,7 +20,7 @@ from tilewright.ops.op import Op  # noqa: E402
 from tilewright.select.bundle import LOG_RATIO, RELEVANCE, Bundle, load_builtin_bundles  # noqa: E402
 from tilewright.select.c_source import render_rank_sources  # noqa: E402
 from tilewright.select.chain import Chain  # noqa: E402
-from tilewright.select.pool import CandidatePool, find_candidates  # noqa: E402
+from tilewright.select.select import CandidatePool, find_candidates  # noqa: E402
 
 GPU = "gfx942"
 ROWS = 10_000

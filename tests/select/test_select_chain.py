@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from typing import Any
@@ -13,12 +15,10 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op
 from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.kernel import Kernel
-from tilewright.select import rank
 from tilewright.select.bundle import load_builtin_bundles
 from tilewright.select.chain import CHAIN, RERANKED, Chain
-from tilewright.select.pool import CandidatePool
-from tilewright.select.rank import FIRST_FIT
-from tilewright.select.select import select_from, select_kernels
+from tilewright.select.select import CandidatePool, select_from, select_kernels
+from tilewright.select.selection import FIRST_FIT
 from tilewright.select.tuned import TunedEntry, TunedTable
 
 GFX942 = tw.load("gfx942")
@@ -104,7 +104,6 @@ def test_padded_problems_come_last_with_their_own_time() -> None:
 
 def test_the_same_order_one_by_one_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     with_arrays = [order(asked) for asked in (LARGE, SMALL)]
-    monkeypatch.setattr(rank, "has_numpy", lambda: False)
     monkeypatch.setattr("tilewright.select.chain.has_numpy", lambda: False)
     assert [order(asked) for asked in (LARGE, SMALL)] == with_arrays
     assert (
@@ -112,6 +111,11 @@ def test_the_same_order_one_by_one_without_numpy(monkeypatch: pytest.MonkeyPatch
         .steps[-1]
         .what.startswith("skipped: NumPy is not installed")
     )
+
+
+def test_a_registry_is_created_without_numpy() -> None:
+    program = "import sys; sys.modules['numpy'] = None; import tilewright as tw; tw.Registry(())"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_what_the_compiler_made_of_a_kernel_counts() -> None:

@@ -11,7 +11,7 @@ from tilewright import arch as archs
 from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import find_violations
-from tilewright.select.support_index import SupportIndex, list_set_bits
+from tilewright.select.select import SupportIndex, list_set_bits
 
 GFX942 = archs.load("gfx942")
 

@@ -13,9 +13,8 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, UnsupportedError
 from tilewright.dispatch.plan import build_stage
 from tilewright.ops.kernel import Kernel
-from tilewright.select.rank import FIRST_FIT
 from tilewright.select.select import select_kernels
-from tilewright.select.selection import Candidate, Ranking
+from tilewright.select.selection import FIRST_FIT, Candidate, Ranking
 
 GFX942 = tw.load("gfx942")
 

@@ -12,7 +12,7 @@ from tilewright.bench.executor import ArtifactRef
 from tilewright.bench.record import format_message
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.layout import get_entry_layout
+from tilewright.building.store.files import get_entry_layout
 from tilewright.building.store.tiers import Tiers
 from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel

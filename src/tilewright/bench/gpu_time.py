@@ -1,16 +1,21 @@
 """Measure the time of a verified kernel on a GPU: tensors in memory, hot or cold, and events around its launches.
 
-Imports NumPy: import this module only where kernels are timed.
+The clock and power under load are read with AMD's `amdsmi`, if it is installed. Imports NumPy: import this module only
+where kernels are timed.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arch.number_formats import to_numpy_dtype
-from tilewright.bench import smi
+from tilewright.base.events import Notice, emit
 from tilewright.bench.record import TimeStats
 from tilewright.bench.timing import MAX_BATCH, TimingSettings, compute_time_stats, time_calls
 from tilewright.building.compile_job import LIBRARY
@@ -23,70 +28,10 @@ if TYPE_CHECKING:
     from tilewright.building.store.artifact import Artifact
     from tilewright.dispatch.reference_cache import ExpectedOutputs, ReferenceCache
     from tilewright.ops.kernel import Kernel
-    from tilewright.runtime.buffers import Buffer
     from tilewright.runtime.device import Device
-    from tilewright.runtime.streams import Stream, StreamEvent
+    from tilewright.runtime.device_objects import Buffer, Stream, StreamEvent
 
-
-class _EventPair(NamedTuple):
-    """The events of a sample, and the functions that record them in the stream."""
-
-    start: StreamEvent
-    stop: StreamEvent
-    record_start: Callable[[], None]
-    record_stop: Callable[[], None]
-
-
-class EventClock:
-    """A `Clock` of a device. All samples of a request are put into the stream before any is waited for.
-
-    A GPU must have work queued before a sample: otherwise it waits for the host during the sample, and that time would
-    count. So each series of samples begins with untimed launches, as many as one sample has. With `before`, that
-    function provides the work: it is called before each sample, outside its time. `busy` is called once while samples
-    wait in the stream, so that it reads the GPU under load.
-    """
-
-    def __init__(
-        self,
-        device: Device,
-        stream: Stream | None,
-        *,
-        max_batch: int = MAX_BATCH,
-        before: Callable[[], None] | None = None,
-        busy: Callable[[], None] | None = None,
-    ) -> None:
-        self.device = device
-        self.stream = stream
-        self.max_batch = max_batch
-        self._before = before
-        self._busy = busy
-        self._pairs: list[_EventPair] = []
-
-    def take_samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]:
-        while len(self._pairs) < count:
-            self._pairs.append(self._create_pair())
-        pairs = self._pairs[:count]
-        with self.device.make_current():
-            if self._before is None:
-                for _ in range(batch):
-                    call()
-            for pair in pairs:
-                if self._before is not None:
-                    self._before()
-                pair.record_start()
-                for _ in range(batch):
-                    call()
-                pair.record_stop()
-        if self._busy is not None:
-            self._busy()
-        pairs[-1].stop.synchronize()
-        return [pair.stop.elapsed_ms(pair.start) * 1000 / batch for pair in pairs]
-
-    def _create_pair(self) -> _EventPair:
-        start, stop = self.device.event(), self.device.event()
-        return _EventPair(start, stop, start.make_recorder(self.stream), stop.make_recorder(self.stream))
-
-
+AMDSMI = "amdsmi"
 # Alignment of the tensors of a set: that of hipMalloc, and one page, so that sets share no cache line.
 ALIGNMENT = 4096
 # Enough launches for the shortest samples; more sets would only cost memory and time to fill.
@@ -125,8 +70,8 @@ def measure_times(
         if settings.cold and size * (count - 1) < cache_bytes(device.arch):
             sweep = freed.enter_context(device.allocate(cache_bytes(device.arch), "the buffer that flushes the caches"))
             before = _make_cache_flush(sweep, stream, turn)
-        readings: list[smi.Reading] = []
-        read = smi.open_monitor(device)
+        readings: list[Reading] = []
+        read = open_monitor(device)
         clock = EventClock(
             device,
             stream,
@@ -136,7 +81,7 @@ def measure_times(
         )
         timing = time_calls(clock, turn, settings)
         stream.synchronize()
-    last = readings[-1] if readings else smi.Reading()
+    last = readings[-1] if readings else Reading()
     times = compute_time_stats(timing.samples, warmups=timing.warmups, clock_mhz=last.clock_mhz, power_w=last.power_w)
     return times, timing.note
 
@@ -210,3 +155,122 @@ def _copy_tensors(memory: Buffer, tensors: Sequence[PoisonedTensor], start: int)
 
 def _round_to_alignment(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+class _EventPair(NamedTuple):
+    """The events of a sample, and the functions that record them in the stream."""
+
+    start: StreamEvent
+    stop: StreamEvent
+    record_start: Callable[[], None]
+    record_stop: Callable[[], None]
+
+
+class EventClock:
+    """A `Clock` of a device. All samples of a request are put into the stream before any is waited for.
+
+    A GPU must have work queued before a sample: otherwise it waits for the host during the sample, and that time would
+    count. So each series of samples begins with untimed launches, as many as one sample has. With `before`, that
+    function provides the work: it is called before each sample, outside its time. `busy` is called once while samples
+    wait in the stream, so that it reads the GPU under load.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        stream: Stream | None,
+        *,
+        max_batch: int = MAX_BATCH,
+        before: Callable[[], None] | None = None,
+        busy: Callable[[], None] | None = None,
+    ) -> None:
+        self.device = device
+        self.stream = stream
+        self.max_batch = max_batch
+        self._before = before
+        self._busy = busy
+        self._pairs: list[_EventPair] = []
+
+    def take_samples(self, call: Callable[[], None], count: int, batch: int) -> list[float]:
+        while len(self._pairs) < count:
+            self._pairs.append(self._create_pair())
+        pairs = self._pairs[:count]
+        with self.device.make_current():
+            if self._before is None:
+                for _ in range(batch):
+                    call()
+            for pair in pairs:
+                if self._before is not None:
+                    self._before()
+                pair.record_start()
+                for _ in range(batch):
+                    call()
+                pair.record_stop()
+        if self._busy is not None:
+            self._busy()
+        pairs[-1].stop.synchronize()
+        return [pair.stop.elapsed_ms(pair.start) * 1000 / batch for pair in pairs]
+
+    def _create_pair(self) -> _EventPair:
+        start, stop = self.device.event(), self.device.event()
+        return _EventPair(start, stop, start.make_recorder(self.stream), stop.make_recorder(self.stream))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A GPU's readings; None if it does not report one."""
+
+    clock_mhz: float | None = None
+    power_w: float | None = None
+
+
+def open_monitor(device: Device) -> Callable[[], Reading] | None:
+    """A function that reads a GPU's clock and power now; None without `amdsmi`.
+
+    The GPU is found by its PCI bus address, as HIP and amdsmi number GPUs differently.
+    """
+    if importlib.util.find_spec(AMDSMI) is None:
+        return None
+    smi = importlib.import_module(AMDSMI)
+    try:
+        handle = _get_handle(device.bus_address())
+    except smi.AmdSmiException as error:
+        emit(Notice(f"clock and power of {device.name} will not be recorded: amdsmi reports {error}"))
+        return None
+
+    def read() -> Reading:
+        try:
+            return Reading(_read_clock(smi, handle), _read_power(smi, handle))
+        except smi.AmdSmiException as error:
+            emit(Notice(f"clock and power of {device.name} cannot be read: amdsmi reports {error}"))
+            return Reading()
+
+    return read
+
+
+@cache
+def _get_handle(address: str) -> Any:
+    """amdsmi's handle of the GPU at an address. The library is opened once and stays open in this process."""
+    smi = importlib.import_module(AMDSMI)
+    smi.amdsmi_init()
+    return smi.amdsmi_get_processor_handle_from_bdf(address)
+
+
+def _read_clock(smi: Any, handle: Any) -> float | None:
+    """The engine clock in MHz. It was called cur_clk before ROCm 6.2."""
+    info = smi.amdsmi_get_clock_info(handle, smi.AmdSmiClkType.GFX)
+    return _find_number(info, "clk", "cur_clk")
+
+
+def _read_power(smi: Any, handle: Any) -> float | None:
+    """The socket power in watts. GPUs report one of the two values, and N/A for the other."""
+    return _find_number(smi.amdsmi_get_power_info(handle), "current_socket_power", "average_socket_power")
+
+
+def _find_number(info: dict[str, Any], *names: str) -> float | None:
+    """The first of these that is a number above 0."""
+    for name in names:
+        value = info.get(name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+            return float(value)
+    return None

@@ -7,7 +7,6 @@ duplicate results count once.
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import re
@@ -22,6 +21,7 @@ from typing import Self
 from tilewright.base.atomic_write import describe_write_error, remove_draft, suggest_write_fix
 from tilewright.base.errors import InvalidValueError, JournalError, choose
 from tilewright.base.events import Notice, emit
+from tilewright.base.shared_files import describe_lock_error, try_lock
 from tilewright.bench.journal_lines import (
     LONGEST,
     TAIL,
@@ -219,11 +219,11 @@ def _choose_next_file(file: Path) -> Path:
 
 def _lock(file: Path, descriptor: int) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise JournalError(f"{file} is being written by another process: give each worker its own name") from error
+        free = try_lock(descriptor)
     except OSError as error:
-        raise JournalError(f"{file} cannot be locked: {error.strerror}. Use a disk that supports locks") from error
+        raise JournalError(describe_lock_error(file, error)) from error
+    if not free:
+        raise JournalError(f"{file} is being written by another process: give each worker its own name")
 
 
 def list_journal_files(journal: Path | str) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 from tilewright.base.atomic_write import describe_write_error, make_temporary_path, remove_draft
 from tilewright.base.digest import digest_value, to_canonical_json
 from tilewright.base.errors import FileFormatError, FileProblem, JournalError
+from tilewright.base.shared_files import describe_lock_error, try_lock, wait_for_lock
 from tilewright.bench.field_checks import format_quoted
 from tilewright.bench.plan import Shard
 
@@ -28,7 +28,9 @@ def lock_shard(folder: Path, shard: Shard) -> Iterator[None]:
         _open_lock_file(folder / f"shard-{shard.number}-of-{shard.count}.lock") as own,
     ):
         _check_shard_count(folder, count, shard)
-        if not _try_lock(own, folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with _translate_lock_errors(folder):
+            free = try_lock(own)
+        if not free:
             raise JournalError(
                 f"another process is sweeping shard {shard} into {folder}: wait for it, or use another shard"
             )
@@ -37,12 +39,15 @@ def lock_shard(folder: Path, shard: Shard) -> Iterator[None]:
 
 def _check_shard_count(folder: Path, descriptor: int, shard: Shard) -> None:
     """Check that all other processes have the same shard count, and keep it so."""
-    if _try_lock(descriptor, folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with _translate_lock_errors(folder):
+        alone = try_lock(descriptor)
+    if alone:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{shard.count}\n".encode(), 0)
     # Others hold the exclusive lock only for a moment. It is released before the shared one is taken: in between,
     # another process may have written its own count, so the current content decides.
-    _try_lock(descriptor, folder, fcntl.LOCK_SH)
+    with _translate_lock_errors(folder):
+        wait_for_lock(descriptor, shared=True)
     found = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
     if found != str(shard.count):
         raise JournalError(
@@ -64,15 +69,13 @@ def _open_lock_file(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int, folder: Path, how: int) -> bool:
-    """Whether the lock was free. Raises an error if the disk does not support locks."""
+@contextmanager
+def _translate_lock_errors(folder: Path) -> Iterator[None]:
+    """Translate an `OSError` of the `with` block: the disk does not support locks."""
     try:
-        fcntl.flock(descriptor, how)
-    except BlockingIOError:
-        return False
+        yield
     except OSError as error:
-        raise JournalError(f"{folder} cannot be locked: {error.strerror}. Use a disk that supports locks") from error
-    return True
+        raise JournalError(describe_lock_error(folder, error)) from error
 
 
 FILE = "sweep.json"

@@ -17,8 +17,8 @@ from tilewright.bench.plan import parse_problem
 from tilewright.bench.record import Record
 from tilewright.ops import parse_kernel
 from tilewright.ops.kernel import Kernel
-from tilewright.select.pool import CandidatePool, OpCandidates
-from tilewright.select.rank import estimate_times
+from tilewright.select.chain import estimate_times
+from tilewright.select.select import CandidatePool, OpCandidates
 from tilewright.select.tuned import TunedEntry, TunedTable
 
 

@@ -61,13 +61,13 @@ def run_work(work: WorkItem, worker_config: WorkerConfig) -> Record:
 def compute_reference(work: WorkItem, worker_config: WorkerConfig) -> None:
     """Compute the problem's reference outputs on the host, outside the kernel's time limit."""
     from tilewright.bench.measure import TimingSettings  # noqa: PLC0415  (see above)
-    from tilewright.dispatch import verify  # noqa: PLC0415  (loads NumPy)
+    from tilewright.dispatch.verify import compute_reference as compute  # noqa: PLC0415  (loads NumPy)
 
     task = work.task
     device = _open_device(task.device, worker_config.replay)
     if device.kind != REPLAY:
         problem, seed = _parse_problem(task.op, task.problem), TimingSettings(**worker_config.settings).seed
-        verify.compute_reference(_parse_kernel(task.kernel), problem, seed, device.arch, _get_reference_cache())
+        compute(_parse_kernel(task.kernel), problem, seed, device.arch, _get_reference_cache())
 
 
 def prepare(device: str, worker_config: WorkerConfig) -> None:

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,7 +11,7 @@ from pathlib import Path
 from tilewright.base import events, knobs
 from tilewright.base.errors import InvalidValueError, StoreError
 from tilewright.building.build_progress import BuildProgress, Span, sort_longest_first
-from tilewright.building.compile_costs import CompileCosts, read_costs, record_cost
+from tilewright.building.compile_costs import read_costs, record_cost
 from tilewright.building.compile_job import PRODUCTS, CompileJob, make_compile_job
 from tilewright.building.graph import STEPS, NinjaJob, write_graph
 from tilewright.building.header_set import HeaderSet
@@ -28,7 +23,7 @@ from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.build_lock import BuildLock
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import CLAIM_TTL_S
-from tilewright.building.store.tiers import Tiers, open_tiers
+from tilewright.building.store.tiers import Tiers, get_process_store, has_process_store, open_tiers
 from tilewright.building.toolchain import find_toolchain
 from tilewright.ops.kernel import Kernel
 
@@ -375,37 +370,8 @@ def _drop_headers(unit: CompileJob, home: Store) -> None:
         events.emit(events.Notice(said))
 
 
-def get_process_store() -> Store:
-    """Return a temporary store of this process, for when the user's store cannot be written."""
-    return _create_process_store(os.getpid())
-
-
-def has_process_store() -> bool:
-    """Return whether this process has created a temporary store."""
-    return os.getpid() in _owners
-
-
-_owners: set[int] = set()
-
-
-@functools.cache
-def _create_process_store(owner: int) -> Store:
-    root = Path(tempfile.mkdtemp(prefix="tilewright-"))
-    atexit.register(_remove_process_store, root, owner)
-    _owners.add(owner)
-    return Store(root)
-
-
-def _remove_process_store(root: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked copy of this process must not remove its parent's store
-        shutil.rmtree(root, ignore_errors=True)
-
-
 def _record_cost(store: Store, kernel: Kernel, cpu_s: float) -> None:
     try:
         record_cost(store, kernel, cpu_s)
     except OSError:  # costs only improve an estimate
         return
-
-
-__all__ = ["BuildResult", "CompileCosts", "build_kernels", "get_process_store"]

@@ -18,8 +18,8 @@ from tilewright.base.document_values import expect_table
 from tilewright.base.documents import convert_read_errors, read_json
 from tilewright.base.errors import FileFormatError, ToolchainError
 from tilewright.base.events import report_task
-from tilewright.building.component import Component
-from tilewright.building.discover import ROCM, discover
+from tilewright.base.shared_files import hold_lock
+from tilewright.building.discover import ROCM, Component, discover
 from tilewright.building.process import read_tool_output
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ HEADERS = "include"
 TOOLS = "tile_engine"
 FETCH = "tilewright toolchain fetch-ck"
 _DOWNLOAD_TIMEOUT_S = 900.0  # 40 MB at 50 kB/s
+_LOCK_TIMEOUT_S = 2 * _DOWNLOAD_TIMEOUT_S
 _MOST_BYTES = 64 * 2**20  # size limit of the download
 
 
@@ -50,18 +51,15 @@ def fetch_ck(*, tools: bool = False) -> Path:
     parts = (HEADERS, TOOLS) if tools else (HEADERS,)
     if not _find_absent(home, parts):
         return home
-    import filelock  # noqa: PLC0415  (costs start-up time, needed by few commands)
-
     home.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with filelock.FileLock(f"{home}.lock", timeout=2 * _DOWNLOAD_TIMEOUT_S):
-            if absent := _find_absent(home, parts):
-                _fetch_parts(home, absent)
-    except filelock.Timeout as error:
-        raise ToolchainError(
-            f"{home}.lock is still held by another process after {2 * _DOWNLOAD_TIMEOUT_S:g} s. "
-            f"End that process and run `{FETCH}` again."
-        ) from error
+    with hold_lock(Path(f"{home}.lock"), _LOCK_TIMEOUT_S) as held:
+        if not held:
+            raise ToolchainError(
+                f"{home}.lock is still held by another process after {_LOCK_TIMEOUT_S:g} s. "
+                f"End that process and run `{FETCH}` again."
+            )
+        if absent := _find_absent(home, parts):
+            _fetch_parts(home, absent)
     return home
 
 

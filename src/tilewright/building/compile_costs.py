@@ -17,8 +17,8 @@ from tilewright.base.digest import to_canonical_json
 from tilewright.base.document_values import check_keys, expect_number, expect_table, expect_text
 from tilewright.base.documents import parse_json
 from tilewright.base.errors import InvalidValueError
+from tilewright.building.store.files import read_regular
 from tilewright.building.store.local import Store
-from tilewright.building.store.regular import read_regular
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 

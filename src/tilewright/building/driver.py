@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tilewright.base.digest import digest_value
+from tilewright.base.digest import compute_files_digest, compute_tree_digest, digest_value
 from tilewright.base.errors import ToolchainError
 from tilewright.building.process import read_all_output, read_tool_output
-from tilewright.building.tree_digest import compute_files_digest, compute_tree_digest
 
 # Disables config files that clang reads by default (clang++.cfg next to it, in /etc and in the home folder): their
 # flags are not part of any key.

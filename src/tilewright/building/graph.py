@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tilewright.building.compile_job import CODE_OBJECT, HOST_OBJECT, LIBRARY, CompileJob, write_texts
 from tilewright.building.header_set import PRECOMPILED, HeaderSet, PchFlags
+from tilewright.building.store.files import translate_os_errors
 from tilewright.building.store.local import Store
-from tilewright.building.store.os_errors import translate_os_errors
 from tilewright.codegen.build_files.template import format_shell_command
 
 GRAPH = "build.ninja"

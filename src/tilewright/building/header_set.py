@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tilewright.base.digest import digest_value, to_canonical_json
+from tilewright.base.digest import compute_files_digest, digest_value, to_canonical_json
 from tilewright.base.documents import parse_json
 from tilewright.base.events import Notice, emit
+from tilewright.building.store.files import translate_os_errors
 from tilewright.building.store.local import Store
-from tilewright.building.store.os_errors import translate_os_errors
 from tilewright.building.toolchain import Toolchain
-from tilewright.building.tree_digest import compute_files_digest
 
 PRECOMPILED = "prefix.pch"
 READ = "prefix.json"  # the system headers that were read, and their digest

@@ -18,7 +18,7 @@ from tilewright.base.errors import ToolchainError
 from tilewright.base.events import Notice, emit
 from tilewright.building.graph import EVENTS, GRAPH
 from tilewright.building.process import format_env_removals
-from tilewright.building.store.os_errors import translate_os_errors
+from tilewright.building.store.files import translate_os_errors
 
 _POLL_S = 0.02
 # Interval of idle events while no step starts or ends, so that a clock on the screen moves.

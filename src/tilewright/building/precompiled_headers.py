@@ -25,8 +25,8 @@ from tilewright.building.ninja_run import StepEnded, read_cpu_seconds, run_graph
 from tilewright.building.outcome import is_disk_full, read_log
 from tilewright.building.process import find_fast_allocator
 from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.files import translate_os_errors
 from tilewright.building.store.local import Store
-from tilewright.building.store.os_errors import translate_os_errors
 
 # Normally 3 s of CPU time, but minutes on an overloaded machine.
 _LIMIT_S = 600.0

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.arch.spec import Arch
-from tilewright.base.digest import digest_text, to_canonical_json
+from tilewright.base.digest import compute_tree_digest, digest_text, to_canonical_json
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_headers, flags
-from tilewright.building.component import Component
-from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Discovery, discover
+from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Component, Discovery, discover
 from tilewright.building.flags import link_flags
-from tilewright.building.tree_digest import compute_tree_digest
 
 __all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find_toolchain", "survey_toolchains"]
 

@@ -156,7 +156,7 @@ def _pack_kernels(registry: Registry, folder: Path | None, name: str) -> Pack | 
     from tilewright import arch as archs
     from tilewright.building.pack.write import write_pack
     from tilewright.building.toolchain import find_toolchain
-    from tilewright.dispatch.resource_usage import read_resource_usage
+    from tilewright.dispatch.dispatcher import read_resource_usage
     from tilewright.select.c_source import render_rank_sources
 
     if folder is None or registry.failures:

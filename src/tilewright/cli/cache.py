@@ -27,7 +27,7 @@ from tilewright.cli.progress import report_progress
 
 if TYPE_CHECKING:
     from tilewright.building.store.artifact import Entry
-    from tilewright.building.store.gc import GcResult
+    from tilewright.building.store.maintenance import GcResult
 
 _SIZES = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _AGES = {"w": 7 * 86400, "d": 86400, "h": 3600, "m": 60, "s": 1}
@@ -164,7 +164,7 @@ def verify_store(ctx: click.Context, remove: bool, as_json: bool) -> None:
     The exit code is 1 if there are any.
     """
     from tilewright.building.store.local import Store
-    from tilewright.building.store.verify import move_damaged_entries, verify_entries
+    from tilewright.building.store.maintenance import move_damaged_entries, verify_entries
 
     store = Store()
     with report_progress(as_json=as_json):
@@ -209,8 +209,8 @@ def collect_garbage(max_size: int | None, max_age: float | None, dry_run: bool, 
     removed. The time of last use is known to the hour. Entries that are being built stay. If no entry would be kept,
     the command asks first.
     """
-    from tilewright.building.store.gc import remove_unused_entries
     from tilewright.building.store.local import Store
+    from tilewright.building.store.maintenance import remove_unused_entries
 
     store = Store()
     if not yes and not dry_run and (max_size is not None or max_age is not None):

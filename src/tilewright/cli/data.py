@@ -130,7 +130,7 @@ def run_query_command(*, sql: str, sources: tuple[Path, ...], as_csv: bool, as_j
     again. A problem is JSON: problem->>'m' is its field m. `SELECT * FROM records LIMIT 1` shows the
     columns.
     """
-    from tilewright.bench.query import run_query
+    from tilewright.bench.sources import run_query
 
     if as_csv and as_json:
         raise InvalidValueError("--csv and --json exclude each other: give one of them")
@@ -194,8 +194,8 @@ def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: boo
     FORMAT is conv_gfx950 (CK Tile's public convolution sweep) or tile_engine (benchmarks of CK's
     tile_engine as JSON or CSV, or a folder of JSON files).
     """
-    from tilewright.bench.foreign import read_foreign
     from tilewright.bench.journal import Journal
+    from tilewright.bench.sources import read_foreign
 
     with report_progress(as_json=as_json):
         found = read_foreign(name, file, **options)

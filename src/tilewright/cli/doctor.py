@@ -18,7 +18,7 @@ from tilewright.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.building.component import Component
+    from tilewright.building.discover import Component
     from tilewright.building.toolchain import Survey
 
 

@@ -256,10 +256,10 @@ def make_plan(
 def _check_packages(cluster: str | None) -> None:
     """Check the packages that workers verify results with; those of other machines have their own."""
     from tilewright.bench.cluster.session import LOCAL
-    from tilewright.runtime.hip_library import require_learn_extra
+    from tilewright.runtime.hip_library import require_emulator_extra
 
     if cluster in (None, LOCAL):
-        require_learn_extra("measuring")
+        require_emulator_extra("measuring")
 
 
 def _find_devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, str], str]:

@@ -210,10 +210,10 @@ def _read_measured_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapp
 
 
 def _choose_portfolio(times: TimeTable, keep: int) -> Portfolio:
-    from tilewright.select import portfolio
+    from tilewright.select.portfolio import choose_portfolio
 
     with report_task("choosing a portfolio"):
-        return portfolio.choose_portfolio(times.us, keep)
+        return choose_portfolio(times.us, keep)
 
 
 def _write_set(op: Op, arch: Arch, path: Path, kept: Sequence[Kernel], title: str) -> None:

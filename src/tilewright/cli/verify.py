@@ -197,9 +197,9 @@ def _verify_together(kernels: Sequence[Kernel], asked: VerifyRequest, how: Verif
 
 def _find_device(name: str | None) -> Device:
     from tilewright.runtime.device import Device, current_device
-    from tilewright.runtime.hip_library import require_learn_extra
+    from tilewright.runtime.hip_library import require_emulator_extra
 
-    require_learn_extra("verifying")  # before anything is built
+    require_emulator_extra("verifying")  # before anything is built
     found = Device(name) if name is not None else current_device()
     if found is None:
         raise InvalidValueError("no device is given: use --device gpu:0, --device emulated:gfx942 or TILEWRIGHT_DEVICE")

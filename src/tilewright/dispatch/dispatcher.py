@@ -1,96 +1,49 @@
-"""Runs problems: selects kernels, binds and launches them, and caches plans."""
+"""Runs problems: resolves the device, selects kernels, binds and launches them, and caches plans."""
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tilewright import arch as archs
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import InvalidValueError, TensorError, UnsupportedError, choose
+from tilewright.base.errors import DeviceError, InvalidValueError, TensorError, UnsupportedError, choose
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.dispatch.call_sequence import CallSequence, bind_selection
-from tilewright.dispatch.devices import resolve_arch, resolve_device
-from tilewright.dispatch.element_types import find_array_type
 from tilewright.dispatch.fast_path import FastPath, make_fast_path
-from tilewright.dispatch.host_arrays import allocate_output, check_ready, run_host
-from tilewright.dispatch.launch import BoundKernel, Functions, bind_functions
-from tilewright.dispatch.overlap import DisjointPair, check_disjoint, check_outputs, list_disjoint_pairs
+from tilewright.dispatch.launch import BoundKernel, CallSequence, Functions, bind_functions, bind_selection
 from tilewright.dispatch.plan import Plan, get_execution
-from tilewright.dispatch.resource_usage import read_resource_usage
+from tilewright.dispatch.run_tensors import (
+    DisjointPair,
+    allocate_output,
+    apply_strides,
+    check_disjoint,
+    check_outputs,
+    check_ready,
+    check_shapes_and_types,
+    is_on_host,
+    list_disjoint_pairs,
+    match_tensors,
+    run_host,
+)
 from tilewright.dispatch.select_stages import select_stages
-from tilewright.dispatch.tensors import View, format_shape, to_view
+from tilewright.dispatch.tensors import View, to_view
 from tilewright.ops import find_op
+from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.execution import Execution, Tensor, plan_one_kernel
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.select.pool import CandidatePool
-from tilewright.select.select import select_from
+from tilewright.select.select import CandidatePool, select_from
 from tilewright.select.selection import KernelArg, Selection, Selector
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
 
-
-def match_tensors(
-    tensors: Sequence[Tensor], inputs: Sequence[View], outputs: Sequence[View | None]
-) -> list[View | None]:
-    """The views in the order of the problem's tensors; None for an output that must be allocated."""
-    wanted = [tensor.name for tensor in tensors if not tensor.output]
-    made = [tensor.name for tensor in tensors if tensor.output]
-    if len(wanted) != len(inputs):
-        raise TensorError(f"the problem has {len(wanted)} inputs ({', '.join(wanted)}), and {len(inputs)} were passed")
-    if len(made) != len(outputs):
-        raise TensorError(f"the problem has {len(made)} outputs ({', '.join(made)}), and {len(outputs)} were passed")
-    given, results = iter(inputs), iter(outputs)
-    return [next(results) if tensor.output else next(given) for tensor in tensors]
-
-
-def check_shapes_and_types(tensors: Sequence[Tensor], views: Sequence[View | None], arch: Arch) -> None:
-    """Require the problem's shape and, on this GPU, its type. Tensors that are updated in place must be passed."""
-    for tensor, view in zip(tensors, views, strict=True):
-        if view is None:
-            if tensor.updated:
-                raise TensorError(f"{tensor.name} is updated in place, so it must be passed as out=…")
-            continue
-        if view.shape != tensor.shape:
-            raise TensorError(f"{tensor.name} is {format_shape(view.shape)}, must be {format_shape(tensor.shape)}")
-        if tensor.output and view.read_only:
-            raise TensorError(f"{tensor.name} is an output, and the array passed for it is read-only")
-        wanted = find_array_type(tensor.dtype, arch)
-        if view.dtype != wanted:
-            detail = f", which is {wanted} on {arch.name}" if wanted != tensor.dtype else ""
-            raise TensorError(f"{tensor.name} is of type {view.dtype}, must be {tensor.dtype}{detail}")
-
-
-def is_on_host(tensors: Sequence[Tensor], views: Sequence[View | None]) -> bool:
-    """Whether the tensors are in host memory. Raises `TensorError` if only some are."""
-    placed = [(tensor.name, view.on_host) for tensor, view in zip(tensors, views, strict=True) if view is not None]
-    host = [name for name, is_host in placed if is_host]
-    if host and len(host) < len(placed):
-        rest = [name for name, is_host in placed if not is_host]
-        raise TensorError(
-            f"{', '.join(host)} in host memory and {', '.join(rest)} on a device: copy all of them to one side first"
-        )
-    return bool(host) or not placed
-
-
-def apply_strides(execution: Execution, problem: Any, tensors: Sequence[Tensor], views: Sequence[View | None]) -> Any:
-    """The problem with the strides of the device tensors. Dimensions of one element keep the problem's strides."""
-    found = {}
-    for tensor, view in zip(tensors, views, strict=True):
-        if view is not None:
-            triples = zip(tensor.shape, view.strides, tensor.strides, strict=True)
-            strides = tuple(own if extent == 1 else real for extent, real, own in triples)
-            if strides != tensor.strides:
-                found[tensor.name] = strides
-    return execution.with_strides(problem, found) if found else problem
-
-
 # Maximum number of cached plans. A server with more shapes than this creates some of them again.
 MOST_PLANS = 4096
+_RESOURCES = ("vgprs", "agprs", "sgprs", "lds_bytes", "scratch_bytes")
 
 
 class _CachedCall(NamedTuple):
@@ -316,3 +269,65 @@ def _pick_outputs(out: Any, results: Sequence[Any]) -> Any:
 
 def _join_names(names: Collection[str]) -> str:
     return ", ".join(names) or "none"
+
+
+def resolve_device(device: Device | str | None, places: Iterable[Any] = ()) -> Device:
+    """The device: the argument's, else the tensors', else the current one. There is no default.
+
+    `places` are the devices of the tensors: a device, or the index of a GPU.
+    """
+    from tilewright.runtime.device import Device, current_device, devices  # noqa: PLC0415  (needed only to run)
+
+    named = Device(device) if isinstance(device, str) else device
+    held = {Device(f"gpu:{place}") if isinstance(place, int) else place for place in places}
+    if named is not None:
+        if held - {named}:
+            raise TensorError(
+                f"device is {named.name}, but tensors are on {_list_device_names(held - {named})}: copy them first"
+            )
+        return named
+    if len(held) > 1:
+        raise TensorError(f"tensors are on several devices: {_list_device_names(held)}. Copy them to one.")
+    found = held.pop() if held else current_device()
+    if found is None:
+        raise DeviceError(
+            "no device is set: pass device=…, use `with tilewright.Device(…):`, or set TILEWRIGHT_DEVICE. "
+            f"Available: {', '.join(each.name if isinstance(each, Device) else str(each) for each in devices())}."
+        )
+    return found
+
+
+def resolve_arch(where: Device | Arch | str | None, present: Sequence[str]) -> Arch:
+    """The GPU to select for: a device's, or a named one. Without a device, the only GPU in `present`."""
+    from tilewright.runtime.device import Device, current_device  # noqa: PLC0415  (see above)
+
+    if isinstance(where, Arch):
+        return where
+    if isinstance(where, str):
+        return Device(where).arch if ":" in where else archs.load(where)
+    device = where if where is not None else current_device()
+    if device is not None:
+        return device.arch
+    if len(present) == 1:
+        return archs.load(present[0])
+    raise InvalidValueError(
+        f"there are kernels for {', '.join(present) or 'no GPU'}: pass device=…, a device or the name of a GPU"
+    )
+
+
+def _list_device_names(devices: Iterable[Device]) -> str:
+    return ", ".join(sorted(device.name for device in devices))
+
+
+def read_resource_usage(results: Mapping[Kernel, Any]) -> dict[Kernel, ResourceUse]:
+    """Registers and LDS of the kernels whose artifact has them."""
+    found = {kernel: _read_usage(entry) for kernel, entry in results.items() if isinstance(entry, Artifact)}
+    return {kernel: use for kernel, use in found.items() if use is not None}
+
+
+def _read_usage(artifact: Artifact) -> ResourceUse | None:
+    """The maximum over the device kernels of one artifact (loop and tail variants): any of them may be launched."""
+    listed = artifact.resources
+    if not listed:
+        return None
+    return ResourceUse(**{name: max(getattr(each, name) for each in listed) for name in _RESOURCES})

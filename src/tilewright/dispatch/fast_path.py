@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tilewright.dispatch.launch import BoundKernel
-from tilewright.dispatch.overlap import DisjointPair
+from tilewright.dispatch.run_tensors import DisjointPair
 from tilewright.dispatch.tensors import TensorSpec
-from tilewright.runtime.streams import get_stream_handle
+from tilewright.runtime.device_objects import get_stream_handle
 
 # Arguments as in `Registry.run`: tensors, out, stream, device, kernel, pad, prepared.
 FastPath = Callable[[tuple[Any, ...], Any, Any, Any, Any, Any, Any], Any]

@@ -12,86 +12,38 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tilewright.arch.dtypes import ARRAY_TYPES, find_dtype
+from tilewright.arch.spec import Arch
 from tilewright.base.errors import TensorError, choose
-from tilewright.dispatch.element_types import SIZES, parse_dlpack_type, parse_dtype_name
 
 if TYPE_CHECKING:
-    from tilewright.runtime.buffers import Buffer
+    from tilewright.runtime.device_objects import Buffer
 
-
+# Types of NumPy and torch → names of `ARRAY_TYPES`. The type "fp8" of a problem is an array of "fp8_fnuz" or
+# "fp8_ocp", depending on the GPU.
+_NAMES = {theirs: ours for ours, theirs in ARRAY_TYPES.items()}
+# DLDataTypeCode and bits, from dlpack.h of DLPack 1.1.
+_DLPACK = {
+    (2, 64): "fp64",
+    (2, 32): "fp32",
+    (2, 16): "fp16",
+    (4, 16): "bf16",
+    (10, 8): "fp8_ocp",
+    (11, 8): "fp8_fnuz",
+    (12, 8): "bf8_ocp",
+    (13, 8): "bf8_fnuz",
+    (0, 8): "int8",
+    (1, 8): "uint8",
+    (0, 32): "int32",
+}
+# Bytes of an element.
+SIZES = {name: find_dtype(name.partition("_")[0]).storage_bytes for name in ARRAY_TYPES}
 # DLDeviceType of dlpack.h.
 CPU, ROCM, ROCM_HOST = 1, 10, 11
 _CAPSULE = b"dltensor"
-
-
-class _DLDevice(ctypes.Structure):
-    _fields_ = (("kind", ctypes.c_int32), ("index", ctypes.c_int32))
-
-
-class _DLDataType(ctypes.Structure):
-    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
-
-
-class _DLTensor(ctypes.Structure):
-    """DLTensor, the first member of DLManagedTensor."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("device", _DLDevice),
-        ("ndim", ctypes.c_int32),
-        ("dtype", _DLDataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("byte_offset", ctypes.c_uint64),
-    )
-
-
-class DlpackTensor(NamedTuple):
-    """The contents of a capsule. The tensor lives as long as the capsule: its destructor returns it to its library."""
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-    gpu: int | None  # None = in host memory
-    capsule: object
-
-
-def read_tensor(tensor: Any) -> DlpackTensor:
-    """Read an object with `__dlpack__`. Its producer synchronizes it with the default stream of its device."""
-    kind, _ = tensor.__dlpack_device__()
-    if kind not in (CPU, ROCM, ROCM_HOST):
-        raise TensorError(
-            f"a {type(tensor).__name__} is on a DLPack device of type {kind}; supported are host memory ({CPU}, "
-            f"{ROCM_HOST}) and ROCm devices ({ROCM})"
-        )
-    return _read_capsule(tensor.__dlpack__())
-
-
-def _read_capsule(capsule: object) -> DlpackTensor:
-    api = ctypes.pythonapi
-    valid = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
-    pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    if not valid(capsule, _CAPSULE):
-        raise TensorError(
-            f"__dlpack__ returned {capsule!r}, which is not an unused capsule named {_CAPSULE.decode()!r}"
-        )
-    found = _DLTensor.from_address(pointer(capsule, _CAPSULE))
-    shape = tuple(found.shape[i] for i in range(found.ndim))
-    strides = tuple(found.strides[i] for i in range(found.ndim)) if found.strides else compute_packed_strides(shape)
-    dtype = parse_dlpack_type(found.dtype.code, found.dtype.bits, found.dtype.lanes)
-    gpu = found.device.index if found.device.kind == ROCM else None
-    return DlpackTensor((found.data or 0) + found.byte_offset, shape, strides, dtype, gpu, capsule)
-
-
-def compute_packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a tensor without gaps, with a contiguous last dimension."""
-    strides = []
-    step = 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= extent
-    return tuple(reversed(strides))
+_forms: weakref.WeakValueDictionary[Any, TensorSpec] = weakref.WeakValueDictionary()
+_forms_lock = threading.Lock()
+_readers: dict[type, Callable[[Any], View]] = {}
 
 
 class TensorSpec:
@@ -107,10 +59,6 @@ class TensorSpec:
 
     def __repr__(self) -> str:
         return f"{format_shape(self.shape)} of {self.dtype} with strides {self.strides}"
-
-
-_forms: weakref.WeakValueDictionary[Any, TensorSpec] = weakref.WeakValueDictionary()
-_forms_lock = threading.Lock()
 
 
 def get_spec(shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, place: Any) -> TensorSpec:
@@ -215,6 +163,16 @@ def compute_span(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=False))
 
 
+def compute_packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor without gaps, with a contiguous last dimension."""
+    strides = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
 def to_view(tensor: Any) -> View:
     """A tensor of any library as a view."""
     reader = _readers.get(type(tensor))
@@ -272,4 +230,96 @@ def _read_dlpack(tensor: Any) -> View:
     return View(found.address, found.shape, found.strides, found.dtype, found.gpu, (tensor, found.capsule), "dlpack")
 
 
-_readers: dict[type, Callable[[Any], View]] = {}
+class DlpackTensor(NamedTuple):
+    """The contents of a capsule. The tensor lives as long as the capsule: its destructor returns it to its library."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    gpu: int | None  # None = in host memory
+    capsule: object
+
+
+def read_tensor(tensor: Any) -> DlpackTensor:
+    """Read an object with `__dlpack__`. Its producer synchronizes it with the default stream of its device."""
+    kind, _ = tensor.__dlpack_device__()
+    if kind not in (CPU, ROCM, ROCM_HOST):
+        raise TensorError(
+            f"a {type(tensor).__name__} is on a DLPack device of type {kind}; supported are host memory ({CPU}, "
+            f"{ROCM_HOST}) and ROCm devices ({ROCM})"
+        )
+    return _read_capsule(tensor.__dlpack__())
+
+
+def find_array_type(name: str, arch: Arch) -> str:
+    """The array type for a problem's type on a GPU."""
+    stored = arch.resolve_dtype(name)
+    if stored not in ARRAY_TYPES:
+        raise TensorError(f"{name} packs two values per byte; NumPy and torch have no such dtype")
+    return stored
+
+
+def parse_dtype_name(name: str) -> str:
+    """The type with this name in NumPy or torch."""
+    found = _NAMES.get(name.removeprefix("torch."))
+    if found is None:
+        raise TensorError(f"kernels do not support arrays of {name}. Known: {', '.join(_NAMES)}.")
+    return found
+
+
+def parse_dlpack_type(code: int, bits: int, lanes: int) -> str:
+    """The type with this code in DLPack."""
+    found = _DLPACK.get((code, bits)) if lanes == 1 else None
+    if found is None:
+        known = ", ".join(f"{c}/{b}" for c, b in _DLPACK)
+        raise TensorError(f"DLPack tensors of type {code}/{bits} with {lanes} lanes are not supported. Known: {known}.")
+    return found
+
+
+def get_torch() -> Any:
+    """The module torch, which is loaded if a torch tensor was passed. It is never imported here."""
+    return sys.modules["torch"]
+
+
+def to_torch_dtype(name: str) -> Any:
+    """The torch dtype of a type."""
+    return getattr(get_torch(), ARRAY_TYPES[name])
+
+
+class _DLDevice(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int32), ("index", ctypes.c_int32))
+
+
+class _DLDataType(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _DLTensor(ctypes.Structure):
+    """DLTensor, the first member of DLManagedTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", _DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def _read_capsule(capsule: object) -> DlpackTensor:
+    api = ctypes.pythonapi
+    valid = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", api))
+    pointer = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    if not valid(capsule, _CAPSULE):
+        raise TensorError(
+            f"__dlpack__ returned {capsule!r}, which is not an unused capsule named {_CAPSULE.decode()!r}"
+        )
+    found = _DLTensor.from_address(pointer(capsule, _CAPSULE))
+    shape = tuple(found.shape[i] for i in range(found.ndim))
+    strides = tuple(found.strides[i] for i in range(found.ndim)) if found.strides else compute_packed_strides(shape)
+    dtype = parse_dlpack_type(found.dtype.code, found.dtype.bits, found.dtype.lanes)
+    gpu = found.device.index if found.device.kind == ROCM else None
+    return DlpackTensor((found.data or 0) + found.byte_offset, shape, strides, dtype, gpu, capsule)

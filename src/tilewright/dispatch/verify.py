@@ -20,8 +20,7 @@ from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueE
 from tilewright.base.events import report_task
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
-from tilewright.dispatch.call_sequence import CallSequence, bind_selection
-from tilewright.dispatch.launch import BoundKernel, Functions, bind_functions
+from tilewright.dispatch.launch import BoundKernel, CallSequence, Functions, bind_functions, bind_selection
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import POISON, PoisonedTensor
 from tilewright.dispatch.reference_cache import ReferenceCache
@@ -30,7 +29,7 @@ from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.tolerance import Tolerance
-from tilewright.runtime.streams import get_stream_handle
+from tilewright.runtime.device_objects import get_stream_handle
 from tilewright.select.select import select_kernels
 
 if TYPE_CHECKING:

@@ -11,30 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.arch.spec import Arch
 from tilewright.base.documents import CONTENT_ERRORS, convert_read_errors, describe_error, read_json
-from tilewright.base.errors import (
-    CompileError,
-    InvalidValueError,
-    choose,
-)
+from tilewright.base.errors import CompileError, InvalidValueError, choose
 from tilewright.building.build_progress import build_trace
 from tilewright.building.builder import LIMIT_S, BuildResult, build_kernels
+from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
-from tilewright.dispatch.devices import resolve_device
-from tilewright.dispatch.dispatcher import Dispatcher
+from tilewright.dispatch.dispatcher import Dispatcher, resolve_device
 from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.plan import Plan
 from tilewright.ops.kernel import Kernel
-from tilewright.registry.resolve import Kernels, find_kernels, load_library, resolve_kernels
-from tilewright.registry.saved import (
+from tilewright.registry.members import (
+    Kernels,
     SavedKernel,
     check_side,
+    find_kernels,
     merge_priorities,
     merge_results,
     read_document,
+    resolve_kernels,
     to_document,
 )
+from tilewright.select.bundle import read_bundle
 from tilewright.select.chain import CHAIN, Chain
 from tilewright.select.selection import KernelArg, Selection, Selector
 from tilewright.select.tuned import TunedTable, read_tuned
@@ -152,8 +151,6 @@ class Registry:
             raise InvalidValueError(
                 f"bundles work with the selector Chain only, and this registry has {self.selector!r}"
             )
-        from tilewright.select.bundle import read_bundle  # noqa: PLC0415  (imports NumPy)
-
         bundles = tuple(read_bundle(Path(folder)) for folder in folders)
         return replace(self, selector=replace(self.selector, bundles=bundles))
 
@@ -190,7 +187,7 @@ class Registry:
 
     def library(self, kernel: Kernel, device: Device | str | None = None) -> ctypes.CDLL | ForwardedLibrary:
         """The shared library of a built kernel, checked, and loaded on top of a device's HIP library."""
-        return load_library(self.artifact(kernel), resolve_device(device))
+        return resolve_device(device).library(self.artifact(kernel).verify_file(LIBRARY))
 
     def select(
         self,

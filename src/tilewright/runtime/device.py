@@ -1,11 +1,11 @@
-"""Devices: GPUs and emulated ones, which differ only in their HIP library."""
+"""Devices: GPUs and emulated ones, which differ only in their HIP library, and the settings of emulated ones."""
 
 from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,10 +18,10 @@ from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, InvalidValueError, KnobError, UnknownValueError
 from tilewright.emulator import hardware
-from tilewright.runtime import emulation, hip_library
-from tilewright.runtime.buffers import Buffer
+from tilewright.emulator.hip_shim import deferred_errors, settings
+from tilewright.runtime import hip_library
+from tilewright.runtime.device_objects import Buffer, Stream, StreamEvent
 from tilewright.runtime.hip import NAME_BYTES, Hip
-from tilewright.runtime.streams import Stream, StreamEvent
 
 if TYPE_CHECKING:
     from tilewright.emulator.device import DeviceKernel
@@ -29,74 +29,10 @@ if TYPE_CHECKING:
     from tilewright.emulator.launch import Mode
     from tilewright.runtime.forwarded_hip import ForwardedLibrary
 
-
-# glibc's messages for a missing symbol or symbol version.
-_UNDEFINED = re.compile(r"undefined symbol: (?P<symbol>\w+)")
-_VERSION = re.compile(r"version [`'](?P<version>\S+?)' not found")
-
-_libraries: dict[Path, ctypes.CDLL] = {}
-
-
-def load_kernel_library(hip: Hip, path: Path, *, emulated: bool) -> ctypes.CDLL:
-    """The library at `path`, loaded once. Fails if it loads another HIP library into the process."""
-    known = _libraries.get(path)
-    if known is not None:
-        return known
-    hip_library.check_after_loading(hip)  # other code may have loaded one
-    try:
-        library = ctypes.CDLL(str(path))  # ctypes binds all symbols at once (RTLD_NOW), so a missing one shows here
-    except OSError as error:
-        raise DeviceError(_explain_failure(path, hip, str(error), emulated)) from error
-    # A library that was linked against another version of HIP also loads that version.
-    hip_library.check_after_loading(hip)
-    return _libraries.setdefault(path, library)
-
-
-def _explain_failure(path: Path, hip: Hip, said: str, emulated: bool) -> str:
-    symbol, version = _UNDEFINED.search(said), _VERSION.search(said)
-    if symbol is None and version is None:
-        return f"{path} cannot be loaded: {said}"
-    lacks = f"function {symbol['symbol']}" if symbol else f"version {version['version']}" if version else ""
-    if emulated:
-        return f"{path} needs the {lacks}, which the emulated device does not have ({said})"
-    return f"{path} needs the {lacks}, which {hip.path} does not have: it was linked with another HIP ({said})"
-
-
-class DeviceGuard:
-    """Sets this thread's current device inside the `with` block, and restores the previous one.
-
-    A class instead of a generator for speed: it is entered around every launch.
-    """
-
-    __slots__ = ("_before", "_hip", "_index")
-
-    def __init__(self, hip: Hip, index: int) -> None:
-        self._hip = hip
-        self._index = index
-        self._before = index
-
-    def __enter__(self) -> None:
-        self._before = self._hip.current_device()
-        if self._before != self._index:
-            self._set_device(self._index)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before != self._index:
-            self._set_device(self._before)
-
-    def _set_device(self, index: int) -> None:
-        status = self._hip.set_device(index)
-        if status:
-            raise self._hip.make_error(status, "hipSetDevice")
-
-
 GPU, EMULATED = "gpu", "emulated"
 _GPU_NAME = re.compile(r"gpu:(0|[1-9]\d{0,3})")
 # gcnArchName in hipDeviceProp_t, such as gfx942:sramecc+:xnack-. It comes after the product's name.
 _ARCH_NAME = re.compile(rb"(gfx[0-9a-f]{3,6})(?:[:\0])")
-
 _entered: ContextVar[tuple[Device, ...]] = ContextVar("tilewright_devices", default=())
 
 
@@ -181,9 +117,9 @@ class Device:
         raise DeviceError(f"{self.name}: {message}")
 
     def _raise_fault(self, hip: Hip, what: str) -> None:
-        if self.kind == EMULATED and emulation.has_pending(self.index):
+        if self.kind == EMULATED and deferred_errors.has_errors(self.index):
             hip.clear_error()
-            emulation.raise_pending(self.index, what)
+            deferred_errors.raise_errors(self.index, what)
 
     def activate(self) -> None:
         """Make this the device of this thread's launches, until another one is activated."""
@@ -201,7 +137,7 @@ class Device:
 
     def label_allocations(self, label: str) -> AbstractContextManager[None]:
         """Label allocations inside the `with` block, on the emulated device."""
-        return emulation.naming(label) if self.kind == EMULATED else nullcontext()
+        return settings.use_label(label) if self.kind == EMULATED else nullcontext()
 
     def stream(self) -> Stream:
         """A new stream, which is not ordered after others."""
@@ -214,7 +150,7 @@ class Device:
     def synchronize(self) -> None:
         """Wait until all work on the device is done. Also raises pending faults of threads that have ended."""
         if self.kind == EMULATED:
-            emulation.raise_orphan(self.index)
+            deferred_errors.raise_orphaned(self.index)
         self.call("hipDeviceSynchronize")
 
     def library(self, path: Path) -> ctypes.CDLL | ForwardedLibrary:
@@ -224,7 +160,7 @@ class Device:
             from tilewright.runtime.forwarded_hip import ForwardedLibrary  # noqa: PLC0415  (rarely needed)
 
             return ForwardedLibrary(path, self.load_hip)
-        return load_kernel_library(hip, path, emulated=self.kind == EMULATED)
+        return hip_library.load_kernel_library(hip, path, emulated=self.kind == EMULATED)
 
     def emulating(
         self,
@@ -239,7 +175,7 @@ class Device:
     ) -> AbstractContextManager[None]:
         """Settings of this thread's launches inside the `with` block; the others do not change. See `ShimSettings`."""
         self._require_emulated("emulating")
-        return emulation.apply_settings(
+        return apply_settings(
             self.load_hip(),
             self.index,
             mode=mode,
@@ -259,7 +195,7 @@ class Device:
         """Record this thread's launches inside the `with` block: it gets a list that is filled with records."""
         self._require_emulated("recording")
         self.load_hip()
-        return emulation.recording(self.index)
+        return settings.record_launches(self.index)
 
     def _require_emulated(self, what: str) -> None:
         if self.kind != EMULATED:
@@ -306,6 +242,36 @@ def list_emulated_names() -> tuple[str, ...]:
     return tuple(f"{EMULATED}:{arch}" for arch in hardware.EMULATED)
 
 
+class DeviceGuard:
+    """Sets this thread's current device inside the `with` block, and restores the previous one.
+
+    A class instead of a generator for speed: it is entered around every launch.
+    """
+
+    __slots__ = ("_before", "_hip", "_index")
+
+    def __init__(self, hip: Hip, index: int) -> None:
+        self._hip = hip
+        self._index = index
+        self._before = index
+
+    def __enter__(self) -> None:
+        self._before = self._hip.current_device()
+        if self._before != self._index:
+            self._set_device(self._index)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before != self._index:
+            self._set_device(self._before)
+
+    def _set_device(self, index: int) -> None:
+        status = self._hip.set_device(index)
+        if status:
+            raise self._hip.make_error(status, "hipSetDevice")
+
+
 def _check_exists(hip: Hip, index: int) -> None:
     count = hip.count()
     if index >= count:
@@ -322,3 +288,47 @@ def _read_arch_name(hip: Hip, name: str) -> str:
     if found is None:
         raise DeviceError(f"the GPU of {name} is unknown: its properties in {hip.path} have no gfx name")
     return found[1].decode()
+
+
+@contextmanager
+def apply_settings(hip: Hip, device: int, **given: Any) -> Iterator[None]:
+    """Apply settings to this thread's launches on a device; None does not change a setting."""
+    if hip.own_process and given.get("exchange") is not None:
+        raise InvalidValueError(
+            "kernels can be exchanged only in the emulator's own process, and the emulator runs in a separate process, "
+            "because this one has another HIP library loaded: use a process without it"
+        )
+    before = settings.get_settings(device)
+    after = settings.update_settings(before, **given)
+    with settings.use_settings(device, after), _skip_execution(hip, device, after.dry, before.dry):
+        yield
+
+
+def _skip_execution(hip: Hip, device: int, on: bool, before: bool) -> AbstractContextManager[None]:
+    if hip.own_process:
+        return nullcontext()  # each call sends the settings
+    from tilewright.emulator.hip_shim.shim import use_dry_run  # noqa: PLC0415  (loads NumPy)
+
+    return use_dry_run(device, on, before)
+
+
+@contextmanager
+def simulate_time(device: int, launches_us: Sequence[float], other_us: float = 0.0) -> Iterator[Callable[[], int]]:
+    """Simulate time on an emulated device inside the `with` block. For tests of time measurement.
+
+    This thread's launches take these microseconds, one after another, and each fill and copy takes `other_us`. Events
+    measure the time between them. After the last launch there is no time any more. The `with` block gets a function
+    that returns the number of remaining launches.
+    """
+    from tilewright.emulator.hip_shim.shim import open_shim  # noqa: PLC0415  (loads NumPy)
+
+    for value in (*launches_us, other_us):
+        if not value >= 0:
+            raise InvalidValueError(f"times must be at least 0 µs, got {value}")
+    hip_library.load_shim_here()
+    shim = open_shim()
+    shim.set_launch_times(device, launches_us, other_us)
+    try:
+        yield lambda: shim.count_remaining_times(device)
+    finally:
+        shim.clear_launch_times(device)

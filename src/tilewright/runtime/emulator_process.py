@@ -16,8 +16,8 @@ from tilewright.base.errors import DeviceError
 from tilewright.emulator.hip_shim import deferred_errors, settings
 from tilewright.emulator.hip_shim.shim import use_dry_run
 from tilewright.runtime import hip_library
-from tilewright.runtime.device import load_kernel_library
 from tilewright.runtime.hip import SIGNATURES
+from tilewright.runtime.hip_library import load_kernel_library
 from tilewright.runtime.messages import AddressArgument, ArgumentBytes, Reply, Request, RequestKind
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h

@@ -1,4 +1,4 @@
-"""The HIP library of this process: either the real one or the HIP shim, never both.
+"""The HIP library of this process, either the real one or the HIP shim, never both; and kernel libraries on top of it.
 
 If it is the real one, the shim runs in a separate process.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -22,13 +23,16 @@ from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, NO_DEVICE, Hip
 # The modules that the emulated device needs, and the packages they come in.
 EXTRAS = {"numpy": "numpy", "ml_dtypes": "ml-dtypes", "elftools": "pyelftools"}
 INSTALL = "pip install 'tilewright[emulator]'"
-
 _STEM = "libamdhip64.so"
 # Names for the dynamic linker. The one without a version exists only with development packages.
 _NAMES = (_STEM, f"{_STEM}.7", f"{_STEM}.6", f"{_STEM}.5")
 # Device files of the kernel driver (amdgpu on Linux, and on WSL); without one of them no library finds a GPU.
 _DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
 _COUNTING = Path(__file__).with_name("count_gpus.py")
+# glibc's messages for a missing symbol or symbol version.
+_UNDEFINED = re.compile(r"undefined symbol: (?P<symbol>\w+)")
+_VERSION = re.compile(r"version [`'](?P<version>\S+?)' not found")
+_libraries: dict[Path, ctypes.CDLL] = {}
 
 
 class _Process:
@@ -95,6 +99,31 @@ def count_gpus() -> int:
     return count if status == 0 else 0
 
 
+def load_kernel_library(hip: Hip, path: Path, *, emulated: bool) -> ctypes.CDLL:
+    """The library at `path`, loaded once. Fails if it loads another HIP library into the process."""
+    known = _libraries.get(path)
+    if known is not None:
+        return known
+    check_after_loading(hip)  # other code may have loaded one
+    try:
+        library = ctypes.CDLL(str(path))  # ctypes binds all symbols at once (RTLD_NOW), so a missing one shows here
+    except OSError as error:
+        raise DeviceError(_explain_failure(path, hip, str(error), emulated)) from error
+    # A library that was linked against another version of HIP also loads that version.
+    check_after_loading(hip)
+    return _libraries.setdefault(path, library)
+
+
+def _explain_failure(path: Path, hip: Hip, said: str, emulated: bool) -> str:
+    symbol, version = _UNDEFINED.search(said), _VERSION.search(said)
+    if symbol is None and version is None:
+        return f"{path} cannot be loaded: {said}"
+    lacks = f"function {symbol['symbol']}" if symbol else f"version {version['version']}" if version else ""
+    if emulated:
+        return f"{path} needs the {lacks}, which the emulated device does not have ({said})"
+    return f"{path} needs the {lacks}, which {hip.path} does not have: it was linked with another HIP ({said})"
+
+
 def use_gpu_library(path: Path) -> None:
     """Use this library for GPUs instead of searching for one."""
     if _process.real is not None:
@@ -144,14 +173,14 @@ def check_after_loading(hip: Hip) -> None:
             check_single(hip.path)
 
 
-def require_learn_extra(what: str) -> None:
+def require_emulator_extra(what: str) -> None:
     """Raise an error if packages that `what` needs are missing."""
     if missing := list_missing_extras():
         raise DeviceError(f"{what} needs {', '.join(missing)}. Get it with: {INSTALL}")
 
 
 def _open_shim() -> Hip:
-    require_learn_extra("the emulated device")
+    require_emulator_extra("the emulated device")
     others = find_mapped_libraries()
     if not others:
         return _load_new_shim()
@@ -163,7 +192,7 @@ def _open_shim() -> Hip:
 
 
 def _load_new_shim() -> Hip:
-    require_learn_extra("the emulated device")
+    require_emulator_extra("the emulated device")
     if others := find_mapped_libraries():
         raise _make_shim_error(others)
     from tilewright.emulator.hip_shim.shim import open_shim  # noqa: PLC0415  (loads NumPy)

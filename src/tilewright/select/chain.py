@@ -1,23 +1,24 @@
-"""The default selector: tuned tables, then estimates, then learned models."""
+"""The default selector: tuned tables, then estimates, then learned models. Ranking many kernels needs NumPy."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts
 from tilewright.ops.op import Op
-from tilewright.select.pool import CandidatePool, Candidates, OpCandidates
-from tilewright.select.rank import STEP, compute_problem_inputs, estimate_kernel, estimate_times, has_numpy
-from tilewright.select.selection import Candidate, LazySequence, Ranking, SelectorStep
+from tilewright.select.bundle import Bundle, load_builtin_bundles, score_kernels
+from tilewright.select.select import CandidatePool, Candidates, OpCandidates
+from tilewright.select.selection import FIRST_FIT_STEP, Candidate, LazySequence, Ranking, SelectorStep
 from tilewright.select.tuned import TunedEntry, TunedTable
 
-if TYPE_CHECKING:
-    from tilewright.select.bundle import Bundle
-
+# Below this number of kernels a loop is faster than arrays.
+FEW = 4
 # Number of kernels that a learned model re-ranks: the best one is rarely ranked lower by its estimate.
 RERANKED = 32
 
@@ -41,7 +42,8 @@ class Chain:
         steps = [self._make_tuned_step(part, able, entry)]
         steps.append(SelectorStep("support", f"{len(able.places)} of {len(part.kernels)} kernels support it unpadded"))
         if part.op.cost is None:
-            return Ranking(able, (*steps, SelectorStep(STEP, f"{part.op.name} has no estimate: order of registration")))
+            steps.append(SelectorStep(FIRST_FIT_STEP, f"{part.op.name} has no estimate: order of registration"))
+            return Ranking(able, tuple(steps))
         us = estimate_times(part, problem, able.places)
         steps.append(SelectorStep("estimate", f"{len(able.places)} kernels, without measurements"))
         order = _sort_by_time(us)
@@ -67,8 +69,6 @@ class Chain:
         """The bundles for such problems; the first that covers a kernel corrects its estimate."""
         if not has_numpy():
             return []
-        from tilewright.select.bundle import load_builtin_bundles  # noqa: PLC0415  (imports NumPy)
-
         bundles = load_builtin_bundles(op) if self.bundles is None else self.bundles
         return [bundle for bundle in bundles if bundle.applies(op.name, arch.name, problem)]
 
@@ -84,6 +84,37 @@ def _to_candidates(problem: Any, arch: Arch, candidates: Sequence[Candidate]) ->
     plain = [place for place, choice in enumerate(candidates) if choice.padded is None]
     padded = [(place, c.padded, c.why) for place, c in enumerate(candidates) if c.padded is not None]
     return Candidates(part, problem, plain, padded)
+
+
+def compute_problem_inputs(cost: CostModel, problem: Any) -> Facts:
+    """The model inputs of a problem."""
+    return Facts(**cost.problem_numbers(problem))
+
+
+def estimate_times(part: OpCandidates, problem: Any, places: Sequence[int]) -> Sequence[float]:
+    """Estimated microseconds of each kernel: an array if NumPy is installed, else a list of the same numbers."""
+    cost = part.op.cost
+    assert cost is not None
+    facts, arch = compute_problem_inputs(cost, problem), part.pool.arch
+    if len(places) < FEW or not has_numpy():
+        return [float(cost.estimate(facts, part.rows[place], arch).us) for place in places]
+    import numpy as np  # noqa: PLC0415  (an extra)
+
+    us = cost.estimate(facts, part.gather_inputs(places), arch).us
+    return cast("Sequence[float]", np.broadcast_to(us, (len(places),)))
+
+
+def estimate_kernel(part: OpCandidates, problem: Any, place: int) -> Estimate:
+    """The estimate of one kernel, with its terms."""
+    cost = part.op.cost
+    assert cost is not None
+    return cost.estimate(compute_problem_inputs(cost, problem), part.rows[place], part.pool.arch)
+
+
+@functools.cache
+def has_numpy() -> bool:
+    """Whether NumPy is installed, so that all kernels can be estimated at once."""
+    return importlib.util.find_spec("numpy") is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +138,6 @@ def _predict_learned(able: Candidates, first: Sequence[int], bundles: Sequence[B
 
 def _predict_times(bundle: Bundle, able: Candidates, places: Sequence[int]) -> list[float]:
     """Microseconds that a bundle predicts for these kernels."""
-    from tilewright.select.rank import score_kernels  # noqa: PLC0415  (imports NumPy)
-
     cost, arch = able.part.op.cost, able.part.pool.arch
     assert cost is not None
     facts, kernels = compute_problem_inputs(cost, able.problem), able.part.gather_inputs(places)

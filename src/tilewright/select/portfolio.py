@@ -21,8 +21,8 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
-from tilewright.select.pool import CandidatePool
-from tilewright.select.rank import estimate_times
+from tilewright.select.chain import estimate_times
+from tilewright.select.select import CandidatePool
 
 Matrix = NDArray[np.float64]
 

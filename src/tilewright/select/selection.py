@@ -1,4 +1,4 @@
-"""Results of selection: kernels that support a problem, best first, and rejected kernels with reasons."""
+"""Selections: kernels that support a problem, best first, and rejected ones with reasons; and the simplest selector."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from tilewright.ops.problem_text import format_short_problem
 
 # The argument `kernel=`: a kernel or its name, or several for a problem that needs several.
 KernelArg = Kernel | str | Sequence[Kernel | str] | None
+# The step of a selection that keeps the given order.
+FIRST_FIT_STEP = "first fit"
 # Number of rejected kernels in an error message.
 NEAREST = 3
 Item_co = TypeVar("Item_co", covariant=True)
@@ -175,3 +177,14 @@ class Selector(Protocol):
     def rank(self, problem: Any, arch: Arch, candidates: Sequence[Candidate]) -> Ranking:
         """The candidates, best first, each with a score and a reason. The input is ordered by priority and
         registration."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFit:
+    """Keeps the order of the candidates: unpadded first, then higher priority, then order of registration."""
+
+    def rank(self, problem: Any, arch: Arch, candidates: Sequence[Candidate]) -> Ranking:  # noqa: ARG002
+        return Ranking(candidates, (SelectorStep(FIRST_FIT_STEP, "priority, then the order of registration"),))
+
+
+FIRST_FIT = FirstFit()

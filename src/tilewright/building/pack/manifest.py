@@ -7,22 +7,30 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.document_models import validate_document
 from tilewright.base.documents import convert_read_errors, parse_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
-from tilewright.building.store.regular import hash_regular, read_regular
+from tilewright.building.store.files import hash_regular, read_regular
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
 KIND = "tilewright-pack"
 # Ten times the largest space: 16,000 kernels of about 1.5 KB each.
 MAX_MANIFEST_BYTES = 256 * 2**20
-
 # A C identifier: the name becomes part of file names, CMake targets and CMake variables.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# No part starts with a dot, so that no path leads out of the pack.
+PackPath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Gpu = Annotated[str, Field(pattern=r"^gfx[0-9a-f]+$")]
+Symbol = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Size = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -113,8 +121,6 @@ def read_pack(folder: Path) -> Pack:
 
 def read_manifest(folder: Path) -> Pack:
     """Read the manifest of a pack without checking its files."""
-    from tilewright.building.pack.schema import ManifestFile  # noqa: PLC0415  (imports pydantic, only reading needs it)
-
     path = folder / MANIFEST
     try:
         raw = read_regular(path, MAX_MANIFEST_BYTES + 1)
@@ -168,3 +174,37 @@ def _describe_damage(folder: Path, file: PackFile) -> str:
         f"{file.path} has {found.size:,} bytes with blake2b {found.blake2b}, "
         f"but the manifest has {file.size:,} bytes with {file.blake2b}"
     )
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _File(_Strict):
+    path: PackPath
+    size: Size
+    blake2b: Digest
+
+
+class _Kernel(_Strict):
+    slug: str
+    op: str
+    symbol: Symbol
+    arch: Gpu
+    config: dict[str, Any]
+    code_object: Digest
+    resources: list[dict[str, Any]]
+
+
+class ManifestFile(_Strict):
+    """The whole file, as pydantic checks it: `SCHEMA` is its number, `KIND` its kind."""
+
+    model_config = ConfigDict(extra="forbid", title="pack manifest")
+
+    schema_number: Literal[1] = Field(alias="schema")
+    kind: Literal["tilewright-pack"]
+    name: Symbol
+    version: str
+    libraries: dict[Gpu, _File]
+    files: list[_File]
+    kernels: list[_Kernel]

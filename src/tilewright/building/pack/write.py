@@ -1,118 +1,34 @@
-"""Write a self-contained pack folder for C and C++ programs."""
+"""Write a self-contained pack folder for C and C++ programs: atomically, and never over anything that is not a pack."""
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.base import events
-from tilewright.base.errors import CompileError
-from tilewright.building.driver import NO_CONFIG_FILES
-from tilewright.building.pack import generated_text
-from tilewright.building.pack.generated_text import library_file, render_export_list, render_table
-from tilewright.building.pack.install import create_private_sibling, install_pack, require_replaceable, sync_tree
+from tilewright.base.errors import FileFormatError, PackError
 from tilewright.building.pack.kernels import PackMember, collect_members, group_by_gpu
-from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, check_name, describe_pack_file
-from tilewright.building.process import run_command
+from tilewright.building.pack.library import LibraryPlan, get_version, link_library, read_headers, render_cmake_package
+from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, check_name, describe_pack_file, read_manifest
 from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.building.store.files import get_inode
 from tilewright.building.toolchain import Toolchain
-from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 from tilewright.ops.kernel import Kernel
-
-_TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
-# No contraction: rankings must round each operation as Python does.
-_RANK_FLAGS = (*_TABLE_FLAGS, "-O2", "-ffp-contract=off")
-_LINK_FLAGS = (
-    "-shared",
-    "-Wl,--no-undefined",
-    # A program may load two packs with the same kernel: each table must call the kernel in its own library.
-    "-Wl,-Bsymbolic",
-    "-Wl,--version-script=exports.map",
-)
-_TIMEOUT_S = 600.0
-
-
-@dataclass(frozen=True)
-class LibraryPlan:
-    """One library to link, and its folders, which are all in one private folder."""
-
-    name: str  # of the pack
-    gpu: str
-    members: Sequence[PackMember]
-    work: Path  # for objects; not part of the pack
-    include: Path
-    out: Path
-    rankings: Mapping[str, str] = field(default_factory=dict)  # op → C source of its tw_<op>_rank
-
-    @property
-    def file(self) -> str:
-        return library_file(self.name, self.gpu)
-
-
-def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str], None]) -> Path:
-    """Link a library and return its path. Raises `CompileError` with the log if compiling or linking fails."""
-    plan.work.mkdir()
-    objects = []
-    for member in plan.members:
-        objects += _make_objects(member, plan, toolchain)
-        advance(member.kernel.slug)
-    objects += [_compile_ranking(op, source, plan, toolchain) for op, source in sorted(plan.rankings.items())]
-    objects.append(_compile_table(plan, toolchain))
-    (plan.work / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
-    (plan.work / "exports.map").write_text(render_export_list(member.kernel for member in plan.members))
-    product = f"../{plan.out.relative_to(plan.work.parent)}/{plan.file}"
-    words = (*_LINK_FLAGS, f"-Wl,-soname,{plan.file}", "@objects.rsp", "-o", product)
-    _run_compiler(plan, toolchain, (*words, *toolchain.link_flags()), f"link {plan.file}")
-    return plan.out / plan.file
-
-
-def _make_objects(member: PackMember, plan: LibraryPlan, toolchain: Toolchain) -> list[str]:
-    """Make the host object and an object with the device code. Files are copied, so that gc cannot remove them."""
-    symbol = member.kernel.symbol
-    code, host = member.verify_files()
-    shutil.copyfile(code, plan.work / f"{symbol}.co")
-    shutil.copyfile(host, plan.work / f"{symbol}.host.o")
-    assembly = render_fatbin({plan.gpu: f"{symbol}.co"}, fatbin_symbol(member.unit))
-    (plan.work / f"{symbol}.fatbin.s").write_text(assembly)
-    words = ("-c", f"{symbol}.fatbin.s", "-o", f"{symbol}.fatbin.o")
-    _run_compiler(plan, toolchain, words, f"embed the device code of {member.kernel.slug}")
-    return [f"{symbol}.host.o", f"{symbol}.fatbin.o"]
-
-
-def _compile_table(plan: LibraryPlan, toolchain: Toolchain) -> str:
-    kernels = [member.kernel for member in plan.members]
-    (plan.work / "table.c").write_text(render_table(plan.name, plan.gpu, kernels, plan.rankings))
-    words = (*_TABLE_FLAGS, _include_flag(plan), "table.c", "-o", "table.o")
-    _run_compiler(plan, toolchain, words, f"compile the table of {plan.file}")
-    return "table.o"
-
-
-def _compile_ranking(op: str, source: str, plan: LibraryPlan, toolchain: Toolchain) -> str:
-    (plan.work / f"rank_{op}.c").write_text(source)
-    words = (*_RANK_FLAGS, _include_flag(plan), f"rank_{op}.c", "-o", f"rank_{op}.o")
-    _run_compiler(plan, toolchain, words, f"compile the ranking of {op} for {plan.file}")
-    return f"rank_{op}.o"
-
-
-def _include_flag(plan: LibraryPlan) -> str:
-    return f"-I../{plan.include.relative_to(plan.work.parent)}"
-
-
-def _run_compiler(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:
-    """Run the compiler in the work folder. All paths are relative, so the library contains no folder names."""
-    ran = run_command((str(toolchain.cxx), NO_CONFIG_FILES, *words), folder=plan.work, timeout_s=_TIMEOUT_S)
-    if ran.timed_out:
-        raise CompileError(f"cannot {action}: the compiler did not end within {_TIMEOUT_S:g} s.", ran.output)
-    if ran.code != 0:
-        raise CompileError(f"cannot {action}: {toolchain.cxx} ended with code {ran.code}.\n{ran.output}", ran.output)
-
 
 DEFAULT_NAME = "tilewright_pack"
 # Returns C sources that rank kernels, for a GPU and its kernels in table order: op → source of tw_<op>_rank as declared
 # in pack.h. Ops without one keep the order of the table.
 Rankings = Callable[[str, Sequence[Kernel]], Mapping[str, str]]
+
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
+# An attempt fails only if another writer of the same pack interferes at that very moment.
+_ROUNDS = 50
+_SHOWN = 5
 
 
 def write_pack(
@@ -150,8 +66,8 @@ def _write_draft(
     """Write the whole pack into `draft`; objects go next to it."""
     by_gpu = group_by_gpu(members)
     written = {
-        **generated_text.read_headers(sorted({m.kernel.op for m in members})),
-        **generated_text.render_cmake_package(name, tuple(by_gpu)),
+        **read_headers(sorted({m.kernel.op for m in members})),
+        **render_cmake_package(name, tuple(by_gpu)),
     }
     _write_texts(draft, written)
     libraries = {}
@@ -164,7 +80,7 @@ def _write_draft(
     pack = Pack(
         draft,
         name,
-        generated_text.get_version(),
+        get_version(),
         libraries,
         files,
         tuple(_make_pack_kernel(member) for member in members),
@@ -191,3 +107,106 @@ def _write_texts(root: Path, texts: Mapping[str, str]) -> None:
     for path, content in texts.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(content, encoding="utf-8", newline="\n")
+
+
+def require_replaceable(folder: Path) -> None:
+    """Raise `PackError` unless `folder` does not exist, is empty, or holds a pack and nothing else."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise PackError(f"{folder} is in the way: it is not a folder. Name another one, or move it away.")
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()}
+    if not present:
+        return
+    try:
+        pack = read_manifest(folder)
+    except (PackError, FileFormatError) as error:
+        raise PackError(
+            f"{folder} is not overwritten: it has {len(present)} file(s), and it is not a pack that this version of "
+            f"Tilewright supports. Name another folder, or remove it. ({error})"
+        ) from error
+    ours = {MANIFEST, *(file.path for file in (*pack.libraries.values(), *pack.files))}
+    if foreign := sorted(present - ours):
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        raise PackError(
+            f"{folder} is not overwritten: {len(foreign)} file(s) in it do not belong to the pack: "
+            f"{', '.join(foreign[:_SHOWN])}{more}. Move them away."
+        )
+
+
+def install_pack(draft: Path, folder: Path) -> None:
+    """Rename a finished pack to `folder`; an existing pack is moved next to the draft, and moved back on failure.
+
+    Of several concurrent writers the last one wins. Nobody ever sees a part of a pack; while one replaces another, the
+    folder may be missing for a moment.
+    """
+    for number in range(_ROUNDS):
+        if not _is_still_replaceable(folder):
+            continue
+        aside = draft.with_name(f"replaced-{number}")
+        try:
+            draft.rename(folder)  # also over an empty folder
+            return
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                raise
+        try:
+            folder.rename(aside)
+        except FileNotFoundError:
+            continue  # another writer has just moved it
+        try:
+            draft.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in _OCCUPIED:
+                aside.rename(folder)
+                raise
+    raise PackError(f"{folder} was replaced by other writers in each of {_ROUNDS} attempts. Try again.")
+
+
+def _is_still_replaceable(folder: Path) -> bool:
+    """Return True, or raise `PackError`. Return False if another writer changed the folder during the check."""
+    judged = get_inode(folder)
+    try:
+        require_replaceable(folder)
+    except FileNotFoundError:
+        return False  # it was removed during the check, and its inode may be in use again
+    except (PackError, OSError):
+        if get_inode(folder) == judged:
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def create_private_sibling(folder: Path) -> Iterator[Path]:
+    """Create a private folder on the file system of `folder`, so that a rename is atomic. Removed at the end."""
+    with translate_os_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        private = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with translate_os_errors(private):
+        try:
+            yield private
+        finally:
+            shutil.rmtree(private)
+
+
+@contextmanager
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Translate an `OSError` of the `with` block into a `PackError` with path, cause and advice."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise PackError(
+            f"cannot write a pack, {where}: {error.strerror or error}. Name a folder that this user can write, "
+            "on a disk with free space."
+        ) from error
+
+
+def sync_tree(root: Path) -> None:
+    """Sync every file below `root` to disk, so that a crash after the rename leaves no empty files."""
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            with path.open("rb") as stream:
+                os.fsync(stream.fileno())

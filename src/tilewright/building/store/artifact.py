@@ -9,10 +9,8 @@ from typing import Any
 
 from tilewright.base.errors import CorruptError, choose
 from tilewright.building.code_object import KernelResources, select_op_kernels
-from tilewright.building.store.damaged import DamagedEntry, get_inode, move_damaged
-from tilewright.building.store.layout import get_entry_layout
-from tilewright.building.store.os_errors import DAMAGED, make_store_error
-from tilewright.building.store.regular import hash_regular
+from tilewright.building.store.damaged import DamagedEntry, move_damaged
+from tilewright.building.store.files import DAMAGED, get_entry_layout, get_inode, hash_regular, make_store_error
 
 
 @dataclass(frozen=True, slots=True)

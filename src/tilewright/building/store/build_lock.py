@@ -1,12 +1,11 @@
 """Build locks: one process builds a key while others wait. They save work; correctness does not depend on them.
 
-The lock is `flock` on a file, so it is released with the last process that has the descriptor, however that ends.
+So a store whose file system has no locks is used without them.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from types import TracebackType
 
 from tilewright.base.errors import StoreError
 from tilewright.base.events import Notice, emit
-from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER
-from tilewright.building.store.os_errors import UNWRITABLE, make_store_error
+from tilewright.base.shared_files import is_same_file, lock_unused, try_lock, unlock
+from tilewright.building.store.files import PRIVATE_FILE, PRIVATE_FOLDER, UNWRITABLE, make_store_error
 
 # Errors of file systems without flock: some network and FUSE ones.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -43,7 +42,7 @@ class BuildLock:
             return
         # A forked copy of this object must not release its parent's lock.
         if self.held and os.getpid() == self._owner:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            unlock(self._fd)
         os.close(self._fd)
         self._fd = -1
         self.held = False
@@ -57,7 +56,7 @@ class BuildLock:
         self.release()
 
 
-def try_lock(path: Path) -> BuildLock | None:
+def try_build_lock(path: Path) -> BuildLock | None:
     """Lock `path`; None if another process has the lock. If locking is impossible, emit a notice and return an
     unheld lock."""
     while True:
@@ -68,25 +67,25 @@ def try_lock(path: Path) -> BuildLock | None:
                 return _make_unlocked(path, error)
             raise make_store_error("lock", path, error) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
+            free = try_lock(fd)
         except OSError as error:
             os.close(fd)
             if error.errno in _NO_LOCKS:
                 return _make_unlocked(path, error)
             raise make_store_error("lock", path, error) from error
-        if is_same_file(path, fd):
+        if free and is_same_file(path, fd):
             return BuildLock(fd, held=True)
-        os.close(fd)  # gc removed the file before we locked it: others will lock a new one
+        os.close(fd)
+        if not free:
+            return None
+        # Otherwise gc removed the file before we locked it: others will lock a new one.
 
 
-def wait_for_lock(path: Path, timeout_s: float | None, already_built: Callable[[], bool] | None) -> BuildLock:
+def wait_for_build_lock(path: Path, timeout_s: float | None, already_built: Callable[[], bool] | None) -> BuildLock:
     """Wait for the lock on `path`. Returns early, with an unheld lock, when `already_built` returns True."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     nap = _SHORTEST_NAP_S
-    while (lock := try_lock(path)) is None:
+    while (lock := try_build_lock(path)) is None:
         if already_built is not None and already_built():
             return BuildLock(_open_placeholder(), held=False)
         if deadline is not None and time.monotonic() >= deadline:
@@ -101,33 +100,10 @@ def wait_for_lock(path: Path, timeout_s: float | None, already_built: Callable[[
 
 def remove_unused_lock(path: Path, *, really: bool = True) -> bool:
     """Remove a lock file that nobody holds; return whether it was removed. It is locked during the removal."""
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_same_file(path, fd):
-            return False
-        if really:
+    with lock_unused(path) as unused:
+        if unused and really:
             path.unlink()
-        return True
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(fd)
-
-
-def is_same_file(path: Path, fd: int) -> bool:
-    """Return whether `path` is still the file that is open as `fd`."""
-    opened = os.fstat(fd)
-    if opened.st_nlink == 0:
-        return False
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return False
-    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+        return unused
 
 
 def _open_lock_file(path: Path) -> int:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from tilewright.base.events import Notice, emit
-from tilewright.building.store.layout import PRIVATE_FOLDER, Layout
+from tilewright.building.store.files import PRIVATE_FOLDER, Inode, Layout, get_inode
 
-Inode = tuple[int, int]
 DamageKind = Literal["missing file", "wrong size", "wrong digest", "bad manifest", "foreign file"]
 
 # Maximum number of damaged copies per key; with more than this the disk is the problem.
@@ -30,15 +29,6 @@ class DamagedEntry:
     kind: DamageKind
     what: str
     inode: Inode | None
-
-
-def get_inode(path: Path) -> Inode | None:
-    """Return device and inode of a path; None if it does not exist."""
-    try:
-        found = path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
 
 
 def is_unchanged(damage: DamagedEntry) -> bool:

@@ -15,18 +15,21 @@ from typing import Any
 from tilewright.base import knobs
 from tilewright.base.errors import CorruptError, InvalidValueError, StoreError
 from tilewright.base.events import Notice, emit
-from tilewright.base.ownership import require_own
+from tilewright.base.shared_files import require_own
 from tilewright.building.store.artifact import Artifact, Entry, Failure, FileDigest
-from tilewright.building.store.build_lock import BuildLock, make_private_folder, try_lock, wait_for_lock
+from tilewright.building.store.build_lock import BuildLock, make_private_folder, try_build_lock, wait_for_build_lock
 from tilewright.building.store.damaged import DamagedEntry, is_unchanged, move_damaged, remove_tree
-from tilewright.building.store.layout import (
+from tilewright.building.store.files import (
     FAN_OUT,
     MANIFEST,
     PRIVATE_FILE,
     PRIVATE_FOLDER,
+    UNWRITABLE,
     Layout,
     is_file_name,
     is_key,
+    make_store_error,
+    translate_os_errors,
 )
 from tilewright.building.store.manifest import (
     ARTIFACT,
@@ -38,69 +41,13 @@ from tilewright.building.store.manifest import (
     check_facts,
     decode_log,
     encode_log,
+    read_entry,
 )
-from tilewright.building.store.os_errors import UNWRITABLE, make_store_error, translate_os_errors
-from tilewright.building.store.reading import read_entry
 from tilewright.building.store.scratch_dirs import create_work_folder
 
 _PIECE = 2**20
-
 # The files of a new entry: paths to copy from, or bytes.
 Sources = Mapping[str, Path | bytes]
-
-
-def write_entry(folder: Path, key: str, kind: Kind, sources: Sources, facts: Mapping[str, Any], created: float) -> Core:
-    """Write a complete entry into the new `folder`, which must stay private until this function returns."""
-    from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
-
-    for name in sources:
-        if not is_file_name(name) or name == MANIFEST:
-            raise InvalidValueError(
-                f"{name!r} cannot name a file of an entry: use letters, digits, '.', '_' and '-', no leading dot, "
-                f"at most 200 characters, and not {MANIFEST}."
-            )
-    clean = check_facts(facts)
-    folder.mkdir(mode=PRIVATE_FOLDER)
-    files = {name: _write_file(folder / name, sources[name]) for name in sorted(sources)}
-    core = Core(key, kind, files, clean)
-    _write_file(folder / MANIFEST, Manifest(core, __version__, created).to_text().encode())
-    with translate_os_errors("write", folder):
-        _sync_folder(folder)
-    return core
-
-
-def _write_file(target: Path, source: Path | bytes) -> FileDigest:
-    size = 0
-    hasher = hashlib.blake2b(digest_size=16)
-    with translate_os_errors("write", target):
-        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
-        with os.fdopen(fd, "wb") as sink:
-            for piece in _read_pieces(source):
-                hasher.update(piece)
-                sink.write(piece)
-                size += len(piece)
-            sink.flush()
-            os.fsync(sink.fileno())
-    return FileDigest(size, hasher.hexdigest())
-
-
-def _read_pieces(source: Path | bytes) -> Iterator[bytes]:
-    if isinstance(source, bytes):
-        yield source
-        return
-    with translate_os_errors("read", source), source.open("rb") as stream:
-        while piece := stream.read(_PIECE):
-            yield piece
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 # Resolution of an entry's last use: a write per use would cost more than the use.
 USE_RESOLUTION_S = 3600.0
 # An attempt fails only if a writer or gc interferes at that very moment.
@@ -218,11 +165,11 @@ class Store:
         `already_built` is called while waiting; when it returns True, waiting ends with a lock that is not `held`.
         After `timeout_s` a `StoreError` is raised. If locking is impossible, the lock is not held either.
         """
-        return wait_for_lock(self.layout.lock_file(key), timeout_s, already_built)
+        return wait_for_build_lock(self.layout.lock_file(key), timeout_s, already_built)
 
     def try_lock_build(self, key: str) -> BuildLock | None:
         """Lock `key`; None if another process has the lock."""
-        return try_lock(self.layout.lock_file(key))
+        return try_build_lock(self.layout.lock_file(key))
 
     def create_work_folder(self, prefix: str) -> AbstractContextManager[Path]:
         """Create a private folder on the store's file system, removed at the end or after the death of this process."""
@@ -262,6 +209,83 @@ class Store:
             except CorruptError:
                 return None  # reported and moved by `verify_file`
         return found
+
+
+def build_own_library(store: Store, key: str, name: str, compile_in: Callable[[Path], Mapping[str, Any]]) -> Path:
+    """Return the verified file `name` of the entry `key`; compile it if it is missing or damaged.
+
+    `compile_in` writes the file into an empty private folder and returns the facts to store with it.
+    """
+    # Waits for another process that compiles it.
+    with store.lock_build(key, already_built=lambda: isinstance(store.get(key), Artifact)):
+        found = _find_verified(store, key, name)
+        if found is not None:
+            return found
+        with store.create_work_folder("library") as folder:
+            facts = compile_in(folder)
+            return store.put(key, {name: folder / name}, facts).verify_file(name)
+
+
+def _find_verified(store: Store, key: str, name: str) -> Path | None:
+    found = store.get(key)
+    if not isinstance(found, Artifact) or name not in found.files:
+        return None
+    try:
+        return found.verify_file(name)
+    except CorruptError:
+        return None  # reported and moved by `verify_file`
+
+
+def write_entry(folder: Path, key: str, kind: Kind, sources: Sources, facts: Mapping[str, Any], created: float) -> Core:
+    """Write a complete entry into the new `folder`, which must stay private until this function returns."""
+    from tilewright import __version__  # noqa: PLC0415  (the package imports its parts, not the other way round)
+
+    for name in sources:
+        if not is_file_name(name) or name == MANIFEST:
+            raise InvalidValueError(
+                f"{name!r} cannot name a file of an entry: use letters, digits, '.', '_' and '-', no leading dot, "
+                f"at most 200 characters, and not {MANIFEST}."
+            )
+    clean = check_facts(facts)
+    folder.mkdir(mode=PRIVATE_FOLDER)
+    files = {name: _write_file(folder / name, sources[name]) for name in sorted(sources)}
+    core = Core(key, kind, files, clean)
+    _write_file(folder / MANIFEST, Manifest(core, __version__, created).to_text().encode())
+    with translate_os_errors("write", folder):
+        _sync_folder(folder)
+    return core
+
+
+def _write_file(target: Path, source: Path | bytes) -> FileDigest:
+    size = 0
+    hasher = hashlib.blake2b(digest_size=16)
+    with translate_os_errors("write", target):
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE_FILE)
+        with os.fdopen(fd, "wb") as sink:
+            for piece in _read_pieces(source):
+                hasher.update(piece)
+                sink.write(piece)
+                size += len(piece)
+            sink.flush()
+            os.fsync(sink.fileno())
+    return FileDigest(size, hasher.hexdigest())
+
+
+def _read_pieces(source: Path | bytes) -> Iterator[bytes]:
+    if isinstance(source, bytes):
+        yield source
+        return
+    with translate_os_errors("read", source), source.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            yield piece
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _read_log(sources: Sources) -> str:

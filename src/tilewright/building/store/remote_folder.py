@@ -17,9 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tilewright.building.store.layout import SCHEMA, check_key
-from tilewright.building.store.os_errors import DAMAGED
-from tilewright.building.store.regular import open_regular, read_regular
+from tilewright.building.store.files import DAMAGED, SCHEMA, check_key, open_regular, read_regular
 from tilewright.building.store.remote import CLAIM_TTL_S, check_ttl
 
 # Duration of a claim whose text cannot be read (its process died while writing it).

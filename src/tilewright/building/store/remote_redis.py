@@ -1,22 +1,37 @@
-"""A remote tier in a Redis (or Valkey) server: strings for blobs, strings with an expiry for claims."""
+"""A remote tier in a Redis (or Valkey) server: strings for blobs, strings with an expiry for claims.
+
+The server is not trusted. A reply must have one of four plain types of its protocol (RESP2) and a size that the caller
+allows; otherwise the connection is closed. General clients accept any length that a server announces and any depth of
+nesting, so they limit neither memory nor stack. https://redis.io/docs/latest/develop/reference/protocol-spec/
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import socket
+import ssl
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tilewright.base.errors import RemoteError, StoreError, choose
 from tilewright.base.knobs import REMOTE
-from tilewright.building.store.layout import SCHEMA, check_key
+from tilewright.building.store.files import SCHEMA, check_key
 from tilewright.building.store.remote import CLAIM_TTL_S, CONNECT_TIMEOUT_S, OPERATION_TIMEOUT_S, check_ttl
-from tilewright.building.store.resp import Connections, RedisCommand, RedisServer, Reply
 
+Reply = int | bytes | None
+Word = str | bytes | int
+_LONGEST_LINE = 4096  # for status, numbers, lengths and errors; Redis sends at most some hundred bytes
+_SHOWN_ERROR = 200
+_NUMBER = re.compile(rb"-?[0-9]{1,19}")  # Redis' integers have 64 bits
+_PIECE = 2**20  # each piece has its own time limit
 _PORT = 6379  # Redis' default
 _OPTIONS = ("ttl_s",)
 _WHOLE = re.compile(r"[0-9]{1,9}")  # seconds or a database number
-
 _MOST_CLAIM_MS = round(CLAIM_TTL_S * 1000)
 # Compare and set atomically on the server: a claim may expire and pass to another holder between two commands. Claims
 # with a longer expiry than ours, or none (-1), are ignored: we never create them, and they might never end.
@@ -133,3 +148,165 @@ def _blob_key(key: str) -> str:
 
 def _claim_key(key: str) -> str:
     return f"tilewright:v{SCHEMA}:claim:{check_key(key)}"
+
+
+@dataclass(frozen=True)
+class RedisCommand:
+    """A command and the maximum number of bytes in its reply."""
+
+    words: tuple[Word, ...]
+    most: int = 0
+
+    def encode(self) -> bytes:
+        parts = [word if isinstance(word, bytes) else str(word).encode() for word in self.words]
+        head = f"*{len(parts)}\r\n".encode()
+        return head + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    """Address and settings of a server, with time limits to connect and for each piece sent or received."""
+
+    host: str
+    port: int
+    database: int
+    user: str | None
+    password: str | None = field(repr=False)
+    tls: bool
+    connect_s: float
+    operation_s: float
+
+
+@dataclass
+class Connections:
+    """A pool of connections to one server. Each call uses one connection; forked processes do not share them."""
+
+    server: RedisServer
+    _idle: list[_Connection] = field(default_factory=list, repr=False)
+    _busy: list[_Connection] = field(default_factory=list, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _owner: int = field(default_factory=os.getpid, repr=False)
+
+    def send_commands(self, commands: Sequence[RedisCommand]) -> list[Reply]:
+        """Send commands together and return their replies. Raises `RemoteError` if one is an error."""
+        connection = self._take_connection()
+        try:
+            connection.prepare()
+            replies = connection.send_commands(commands)
+        except BaseException:
+            self._return_connection(connection, keep=False)
+            raise
+        self._return_connection(connection, keep=True)
+        return replies
+
+    def shut(self) -> None:
+        """Stop the running calls of other threads by closing their connections."""
+        with self._lock:
+            for connection in self._busy:
+                connection.shut()
+
+    def _take_connection(self) -> _Connection:
+        with self._lock:
+            if self._owner != os.getpid():
+                self._owner, self._idle, self._busy = os.getpid(), [], []  # the old ones belong to our parent
+            while self._idle and self._idle[-1].is_stale():
+                self._idle.pop().close()
+            connection = self._idle.pop() if self._idle else _Connection(self.server)
+            self._busy.append(connection)
+            return connection
+
+    def _return_connection(self, connection: _Connection, *, keep: bool) -> None:
+        with self._lock:
+            if connection in self._busy:
+                self._busy.remove(connection)
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+
+
+class _Connection:
+    """One connection, opened on first use."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+        self._socket: socket.socket | None = None
+        self._closed = False
+
+    def prepare(self) -> None:
+        if self._socket is not None:
+            return
+        server = self._server
+        plain = socket.create_connection((server.host, server.port), server.connect_s)
+        self._socket = plain
+        if server.tls:
+            self._socket = ssl.create_default_context().wrap_socket(plain, server_hostname=server.host)
+        self._socket.settimeout(server.operation_s)
+        # Commands are sent at once, without waiting for the acknowledgement of the previous one.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._stream = self._socket.makefile("rb")
+        if server.password is not None:
+            words = ("AUTH", server.password) if server.user is None else ("AUTH", server.user, server.password)
+            try:
+                self.send_commands([RedisCommand(words)])
+            except _RefusedError:
+                # Without the server's message: a hostile server could repeat the password in it.
+                raise RemoteError("the server rejected this user and password") from None
+        if server.database:
+            self.send_commands([RedisCommand(("SELECT", server.database))])
+
+    def is_stale(self) -> bool:
+        """Return whether the server has closed the connection or sent unexpected data since the last use."""
+        if self._socket is None or self._closed:
+            return True
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(0))
+
+    def send_commands(self, commands: Sequence[RedisCommand]) -> list[Reply]:
+        if self._socket is None or self._closed:
+            raise RemoteError("the connection was closed")
+        sent = memoryview(b"".join(command.encode() for command in commands))
+        for start in range(0, len(sent), _PIECE):
+            self._socket.sendall(sent[start : start + _PIECE])
+        return [self._read_reply(command.most) for command in commands]
+
+    def shut(self) -> None:
+        """Close the connection, which wakes the thread that waits for it."""
+        self._closed = True
+        if self._socket is not None:
+            with suppress(OSError, ValueError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._closed = True
+        if self._socket is not None:
+            self._socket.close()
+
+    def _read_reply(self, most: int) -> Reply:
+        line = self._stream.readline(_LONGEST_LINE)
+        if not line.endswith(b"\r\n"):
+            raise RemoteError("the server ended the connection" if not line else "the server sent an overlong line")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest
+        if kind == b"-":
+            raise _RefusedError(f"the server replied: {rest[:_SHOWN_ERROR].decode('ascii', 'backslashreplace')!r}")
+        if kind not in (b":", b"$") or _NUMBER.fullmatch(rest) is None:
+            raise RemoteError(f"the server sent {line[:40]!r}, which is not a valid reply")
+        number = int(rest)
+        return number if kind == b":" else self._read_bulk(number, most)
+
+    def _read_bulk(self, size: int, most: int) -> bytes | None:
+        if size == -1:
+            return None
+        if not 0 <= size <= most:
+            raise RemoteError(f"the server announced {size:,} bytes where at most {most:,} were requested")
+        content = self._stream.read(size + 2)
+        if len(content) != size + 2 or content[-2:] != b"\r\n":
+            raise RemoteError("the server ended the connection in the middle of a value")
+        return content[:-2]
+
+
+class _RefusedError(RemoteError):
+    """The server answered with an error."""

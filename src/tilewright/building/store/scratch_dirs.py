@@ -6,7 +6,6 @@ it: a folder without one, or with one that can be locked, is a leftover.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -15,10 +14,10 @@ from pathlib import Path
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Notice, emit
-from tilewright.building.store.build_lock import is_same_file, make_private_folder
+from tilewright.base.shared_files import is_same_file, lock_unused, wait_for_lock
+from tilewright.building.store.build_lock import make_private_folder
 from tilewright.building.store.damaged import remove_tree
-from tilewright.building.store.layout import PRIVATE_FILE, PRIVATE_FOLDER, Layout, is_file_name
-from tilewright.building.store.os_errors import translate_os_errors
+from tilewright.building.store.files import PRIVATE_FILE, PRIVATE_FOLDER, Layout, is_file_name, translate_os_errors
 
 _LOCK = ".lock"
 
@@ -72,22 +71,11 @@ def _try_remove_dead(layout: Layout) -> None:
 
 def _remove_if_dead(lock: Path, really: bool) -> list[Path]:
     folder = lock.with_name(lock.name.removesuffix(_LOCK))
-    try:
-        fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return []
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not is_same_file(lock, fd):
-            return []
-        if really:
+    with lock_unused(lock) as dead:
+        if dead and really:
             remove_tree(folder)
             lock.unlink()
-        return [folder]
-    except BlockingIOError:
-        return []  # its process is alive
-    finally:
-        os.close(fd)
+        return [folder] if dead else []
 
 
 def _create_locked_folder(layout: Layout, prefix: str) -> tuple[Path, Path, int]:
@@ -97,7 +85,7 @@ def _create_locked_folder(layout: Layout, prefix: str) -> tuple[Path, Path, int]
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
         try:
             # Waits only for a process that found the file before we locked it, and then removes it.
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            wait_for_lock(fd)
             if is_same_file(lock, fd):
                 folder.mkdir(mode=PRIVATE_FOLDER)
                 return folder, lock, fd

@@ -1,31 +1,46 @@
 """The local store with an optional remote tier: read-through, write-back, and one build for many machines.
 
-A remote that is slow, unreachable or serves invalid blobs costs a bounded delay, never a wrong kernel.
+A remote that is slow, unreachable or serves invalid blobs costs a bounded delay, never a wrong kernel. If the local
+store cannot be written, a build uses a temporary store of its process.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import random
 import secrets
+import shutil
 import socket
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from pathlib import Path
+from typing import Generic, TypeVar
 
 from tilewright.base import knobs
 from tilewright.base.errors import InvalidBlobError, RemoteError
 from tilewright.base.events import Notice, emit
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.building.store.circuit_breaker import CircuitBreaker
 from tilewright.building.store.local import Store
-from tilewright.building.store.remote import CLAIM_TTL_S, OPERATION_TIMEOUT_S, Remote, open_remote, read_secret
-from tilewright.building.store.wire_format import MAX_BLOB_BYTES, pack_entry, unpack_entry
+from tilewright.building.store.remote import (
+    CLAIM_TTL_S,
+    MAX_BLOB_BYTES,
+    OPERATION_TIMEOUT_S,
+    Remote,
+    open_remote,
+    pack_entry,
+    read_secret,
+    unpack_entry,
+)
 
 T = TypeVar("T")
-
+# Pause after a failure of the remote: long enough that a dead one hardly delays a build of some minutes, and short
+# enough to recover.
+PAUSE_S = 30.0
 # The slowest remote worth using: 200 KB take 0.05 s at this rate, compiling them takes 15 s and more.
 SLOWEST_BYTES_PER_S = 4e6
 # Time limit of a look-up: a base, and more for each key.
@@ -34,6 +49,89 @@ LOOKUP_BASE_S, LOOKUP_PER_KEY_S = 5.0, 0.02
 _SIZES_AT_ONCE = 1000
 _BATCH_BYTES, _BATCH_KEYS = 16 * 2**20, 64
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.1, 2.0
+_owners: set[int] = set()  # processes with a store of their own: this one, and those that it was forked from
+
+
+@dataclass
+class CircuitBreaker:
+    """Decides whether a remote may be called now. One per remote and process; threads may share it."""
+
+    pause_s: float = PAUSE_S
+    _quiet_until: float = float("-inf")
+    _hanging: list[threading.Thread] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def allows_calls(self) -> bool:
+        """False during a pause, or while an earlier call still hangs."""
+        with self._lock:
+            self._hanging = [thread for thread in self._hanging if thread.is_alive()]
+            return not self._hanging and time.monotonic() >= self._quiet_until
+
+    def call(self, address: str, work: Callable[[], T], limit_s: float, abandon: Callable[[], None]) -> T:
+        """Call `work` and return its result. Raises `RemoteError` if it fails or takes longer than `limit_s`.
+
+        All exceptions count as failures: `work` parses untrusted data, which must not stop a build. After the time
+        limit `abandon` is called, which stops `work` if that is possible.
+        """
+        if not self.allows_calls:
+            raise RemoteError(f"{address} is not used for a while after a failure")
+        attempt: _Attempt[T] = _Attempt(work)
+        try:
+            return attempt.wait_for_result(limit_s)
+        except _OutOfTime:
+            cause = f"no answer within {limit_s:.3g} s"
+            self._pause(address, cause, attempt.thread)
+            abandon()
+            raise RemoteError(f"{address}: {cause}") from None
+        except Exception as error:
+            cause = str(error) if isinstance(error, (RemoteError, OSError)) else f"{type(error).__name__}: {error}"
+            self._pause(address, cause, None)
+            raise RemoteError(f"{address}: {cause}") from error
+
+    def _pause(self, address: str, cause: str, hanging: threading.Thread | None) -> None:
+        now = time.monotonic()
+        with self._lock:
+            first = now >= self._quiet_until  # several threads may fail at once; only the first reports it
+            self._quiet_until = now + self.pause_s
+            if hanging is not None:
+                self._hanging.append(hanging)
+        if first:
+            emit(
+                Notice(
+                    f"the shared store {address} does not work ({cause}); it is not used for {self.pause_s:g} s, "
+                    "and kernels are built here"
+                )
+            )
+
+
+class _OutOfTime(Exception):  # noqa: N818  (never leaves this module)
+    pass
+
+
+class _Attempt(Generic[T]):
+    """A call in its own thread: reading from a dead network share cannot be interrupted, only abandoned."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._answer: list[T] = []
+        self._error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, name="tilewright-remote", daemon=True)
+
+    def wait_for_result(self, limit_s: float) -> T:
+        self.thread.start()
+        self.thread.join(limit_s)
+        if self.thread.is_alive():
+            raise _OutOfTime
+        if self._error is not None:
+            raise self._error
+        return self._answer[0]
+
+    def _run(self) -> None:
+        try:
+            self._answer.append(self._work())
+        except BaseException as error:  # raised again in `wait_for_result`
+            self._error = error
 
 
 @dataclass
@@ -204,3 +302,26 @@ def open_tiers() -> Tiers:
 def _get_breaker(url: str) -> CircuitBreaker:  # noqa: ARG001  (cached by this argument)
     """One circuit breaker per URL in this process: if a remote failed in one build, the next one pauses too."""
     return CircuitBreaker()
+
+
+def get_process_store() -> Store:
+    """Return a temporary store of this process, for when the user's store cannot be written."""
+    return _create_process_store(os.getpid())
+
+
+def has_process_store() -> bool:
+    """Return whether this process has created a temporary store."""
+    return os.getpid() in _owners
+
+
+@functools.cache
+def _create_process_store(owner: int) -> Store:
+    root = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    atexit.register(_remove_process_store, root, owner)
+    _owners.add(owner)
+    return Store(root)
+
+
+def _remove_process_store(root: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked copy of this process must not remove its parent's store
+        shutil.rmtree(root, ignore_errors=True)

@@ -21,9 +21,8 @@ from tilewright.base.errors import CompileError, DeviceError, ToolchainError
 from tilewright.building.discover import ROCM
 from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.flags import HIP_LIBRARY
-from tilewright.building.own_library import build_own_library
 from tilewright.building.process import read_tool_output, run_command
-from tilewright.building.store.local import Store
+from tilewright.building.store.local import Store, build_own_library
 from tilewright.building.toolchain import Toolchain, find_toolchain
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.hip_shim.callbacks import HipCallbacks

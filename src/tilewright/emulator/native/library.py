@@ -19,9 +19,8 @@ from tilewright.base.digest import digest_value
 from tilewright.base.errors import DeviceError
 from tilewright.building.discover import discover
 from tilewright.building.driver import NO_CONFIG_FILES
-from tilewright.building.own_library import build_own_library
 from tilewright.building.process import run_command
-from tilewright.building.store.local import Store
+from tilewright.building.store.local import Store, build_own_library
 from tilewright.emulator import isa
 from tilewright.emulator.native import generate
 from tilewright.emulator.native.layout import STRUCTURES, NativeLaunch

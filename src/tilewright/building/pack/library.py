@@ -1,17 +1,23 @@
-"""The generated texts of a pack: kernel table, export list, headers and the CMake package."""
+"""The files of a pack that programs build with: headers, the CMake package, and a library of kernels per GPU."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
 from tilewright.base.digest import to_canonical_json
-from tilewright.base.errors import PackError
+from tilewright.base.errors import CompileError, PackError
+from tilewright.building.driver import NO_CONFIG_FILES
+from tilewright.building.pack.kernels import PackMember
+from tilewright.building.process import run_command
+from tilewright.building.toolchain import Toolchain
+from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 from tilewright.codegen.render import read_support_files
 from tilewright.codegen.templates import load_templates
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
@@ -23,6 +29,51 @@ FUNCTIONS = ("supports", "workspace_size", "run", "message", "name")
 # The only printable characters that C strings must escape; "?" could start a trigraph.
 _ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\", ord("?"): "\\?"}
 _HERE = Path(__file__).parent
+_TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
+# No contraction: rankings must round each operation as Python does.
+_RANK_FLAGS = (*_TABLE_FLAGS, "-O2", "-ffp-contract=off")
+_LINK_FLAGS = (
+    "-shared",
+    "-Wl,--no-undefined",
+    # A program may load two packs with the same kernel: each table must call the kernel in its own library.
+    "-Wl,-Bsymbolic",
+    "-Wl,--version-script=exports.map",
+)
+_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class LibraryPlan:
+    """One library to link, and its folders, which are all in one private folder."""
+
+    name: str  # of the pack
+    gpu: str
+    members: Sequence[PackMember]
+    work: Path  # for objects; not part of the pack
+    include: Path
+    out: Path
+    rankings: Mapping[str, str] = field(default_factory=dict)  # op → C source of its tw_<op>_rank
+
+    @property
+    def file(self) -> str:
+        return library_file(self.name, self.gpu)
+
+
+def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str], None]) -> Path:
+    """Link a library and return its path. Raises `CompileError` with the log if compiling or linking fails."""
+    plan.work.mkdir()
+    objects = []
+    for member in plan.members:
+        objects += _make_objects(member, plan, toolchain)
+        advance(member.kernel.slug)
+    objects += [_compile_ranking(op, source, plan, toolchain) for op, source in sorted(plan.rankings.items())]
+    objects.append(_compile_table(plan, toolchain))
+    (plan.work / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
+    (plan.work / "exports.map").write_text(render_export_list(member.kernel for member in plan.members))
+    product = f"../{plan.out.relative_to(plan.work.parent)}/{plan.file}"
+    words = (*_LINK_FLAGS, f"-Wl,-soname,{plan.file}", "@objects.rsp", "-o", product)
+    _run_compiler(plan, toolchain, (*words, *toolchain.link_flags()), f"link {plan.file}")
+    return plan.out / plan.file
 
 
 @dataclass(frozen=True)
@@ -124,3 +175,44 @@ def _get_environment() -> jinja2.Environment:
     environment = load_templates(_HERE)
     environment.filters["c_string"] = format_c_string
     return environment
+
+
+def _make_objects(member: PackMember, plan: LibraryPlan, toolchain: Toolchain) -> list[str]:
+    """Make the host object and an object with the device code. Files are copied, so that gc cannot remove them."""
+    symbol = member.kernel.symbol
+    code, host = member.verify_files()
+    shutil.copyfile(code, plan.work / f"{symbol}.co")
+    shutil.copyfile(host, plan.work / f"{symbol}.host.o")
+    assembly = render_fatbin({plan.gpu: f"{symbol}.co"}, fatbin_symbol(member.unit))
+    (plan.work / f"{symbol}.fatbin.s").write_text(assembly)
+    words = ("-c", f"{symbol}.fatbin.s", "-o", f"{symbol}.fatbin.o")
+    _run_compiler(plan, toolchain, words, f"embed the device code of {member.kernel.slug}")
+    return [f"{symbol}.host.o", f"{symbol}.fatbin.o"]
+
+
+def _compile_table(plan: LibraryPlan, toolchain: Toolchain) -> str:
+    kernels = [member.kernel for member in plan.members]
+    (plan.work / "table.c").write_text(render_table(plan.name, plan.gpu, kernels, plan.rankings))
+    words = (*_TABLE_FLAGS, _include_flag(plan), "table.c", "-o", "table.o")
+    _run_compiler(plan, toolchain, words, f"compile the table of {plan.file}")
+    return "table.o"
+
+
+def _compile_ranking(op: str, source: str, plan: LibraryPlan, toolchain: Toolchain) -> str:
+    (plan.work / f"rank_{op}.c").write_text(source)
+    words = (*_RANK_FLAGS, _include_flag(plan), f"rank_{op}.c", "-o", f"rank_{op}.o")
+    _run_compiler(plan, toolchain, words, f"compile the ranking of {op} for {plan.file}")
+    return f"rank_{op}.o"
+
+
+def _include_flag(plan: LibraryPlan) -> str:
+    return f"-I../{plan.include.relative_to(plan.work.parent)}"
+
+
+def _run_compiler(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str], action: str) -> None:
+    """Run the compiler in the work folder. All paths are relative, so the library contains no folder names."""
+    ran = run_command((str(toolchain.cxx), NO_CONFIG_FILES, *words), folder=plan.work, timeout_s=_TIMEOUT_S)
+    if ran.timed_out:
+        raise CompileError(f"cannot {action}: the compiler did not end within {_TIMEOUT_S:g} s.", ran.output)
+    if ran.code != 0:
+        raise CompileError(f"cannot {action}: {toolchain.cxx} ended with code {ran.code}.\n{ran.output}", ran.output)

@@ -1,0 +1,222 @@
+"""The members of a registry: resolved from spaces, sets and configs, found by their fields, merged, and as JSON.
+
+A file has names, keys, priorities and failures; artifacts are in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tilewright import arch as archs
+from tilewright.base.document_values import check_keys, expect_integer, expect_list_items, expect_table, expect_text
+from tilewright.base.errors import IllegalConfigError, InvalidValueError, choose
+from tilewright.building.store.artifact import Artifact, Failure
+from tilewright.ops import find_op, kernel_of, parse_kernel
+from tilewright.ops.fields import ConfigBase, list_fields
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.kernel_set import KernelSet
+from tilewright.ops.space import Space
+
+# Criteria in addition to the fields and shorthands of the op.
+_OWN = ("name", "op", "arch", "built")
+# The side that wins if both have different values.
+SIDES = ("mine", "theirs")
+SCHEMA = 2
+# Schema 1 had slug and key of each kernel; a failure was stored by its key only.
+READABLE = (1, SCHEMA)
+Result = Artifact | Failure
+Kernels = Space | KernelSet | Kernel | ConfigBase | Iterable["Kernel | ConfigBase | Space | KernelSet"]
+
+
+def resolve_kernels(named: Kernels, arch: str | Sequence[str] | None) -> tuple[Kernel, ...]:
+    """The kernels of spaces, sets and configs on each GPU, without duplicates. Kernels already have a GPU."""
+    gpus = () if arch is None else (arch,) if isinstance(arch, str) else tuple(arch)
+    for name in gpus:
+        archs.load(name)
+    found = tuple(dict.fromkeys(_iterate_kernels(named, gpus)))
+    if not found:
+        raise InvalidValueError(
+            "there are no kernels: the list is empty. Pass at least one kernel, config, space or set"
+        )
+    return found
+
+
+def _iterate_kernels(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
+    if isinstance(named, Kernel):
+        if gpus and named.arch not in gpus:
+            raise InvalidValueError(f"{named.slug} is a kernel for {named.arch}, but arch is {', '.join(gpus)}")
+        yield named
+    elif isinstance(named, Space | KernelSet | ConfigBase):
+        if not gpus:
+            raise InvalidValueError(
+                f"a {type(named).__name__} has no GPU: pass arch=, one or more of {', '.join(archs.arch_names())}"
+            )
+        for gpu in gpus:
+            if isinstance(named, ConfigBase):
+                yield kernel_of(named, gpu)
+            else:
+                yield from _iterate_legal(named, gpu)
+    elif isinstance(named, str) or not isinstance(named, Iterable):
+        raise InvalidValueError(f"{named!r} is not a kernel, config, space or kernel set, nor a list of them")
+    else:
+        for member in named:
+            yield from _iterate_kernels(member, gpus)
+
+
+def _iterate_legal(named: Space | KernelSet, gpu: str) -> Iterator[Kernel]:
+    """The legal kernels of a space or set on a GPU; none is an error that lists the rules that rejected them."""
+    count = 0
+    for kernel in named.iter(gpu) if isinstance(named, Space) else named.kernels(gpu):
+        count += 1
+        yield kernel
+    if count == 0:
+        what = "this space" if isinstance(named, Space) else f"the set {named.name}"
+        raise IllegalConfigError(
+            f"{what} has no legal kernel on {gpu}, so there is nothing to build:\n{named.report(gpu)}\n"
+            "`tilewright rules CODE` explains a rule. Declare more values, or remove this GPU."
+        )
+
+
+def find_kernels(
+    kernels: Sequence[Kernel], results: Mapping[Kernel, Any], wanted: Mapping[str, Any]
+) -> tuple[Kernel, ...]:
+    """The kernels that match all criteria; a list of values means any of them.
+
+    A kernel does not match if its op lacks a field. A field that no kernel's op has is an error.
+    """
+    own = {name: value for name, value in wanted.items() if name in _OWN}
+    rest = {name: value for name, value in wanted.items() if name not in _OWN}
+    kept = [kernel for kernel in kernels if all(_has_property(kernel, results, *pair) for pair in own.items())]
+    ops = dict.fromkeys(kernel.op for kernel in kept)
+    known = list(dict.fromkeys(name for op in ops for name in _list_field_names(op)))
+    for name in rest:
+        if ops:
+            choose(f"field of {' and '.join(ops)}", name, (*_OWN, *known))
+    return tuple(kernel for kernel in kept if all(_has_field_value(kernel, *pair) for pair in rest.items()))
+
+
+def _list_field_names(op: str) -> tuple[str, ...]:
+    found = find_op(op)
+    return (*found.field_names, *found.shorthands)
+
+
+def _has_property(kernel: Kernel, results: Mapping[Kernel, Any], name: str, value: Any) -> bool:
+    if name == "built":
+        return isinstance(results.get(kernel), Artifact) is bool(value)
+    values = value if isinstance(value, list) else [value]
+    if name == "name":
+        return any(fnmatchcase(kernel.slug, str(pattern)) for pattern in values)
+    return getattr(kernel, name) in values
+
+
+def _has_field_value(kernel: Kernel, name: str, value: Any) -> bool:
+    op = find_op(kernel.op)
+    values = value if isinstance(value, list) else [value]
+    if name in op.shorthands:
+        shorthand = op.shorthands[name]
+        mine = tuple(getattr(kernel.config, field) for field in shorthand.fields)
+        return any(shorthand.row(one) == mine for one in values)
+    if name not in op.field_names:
+        return False
+    kind = list_fields(op.config_type)[name].kind
+    return any(kind.read(name, one) == getattr(kernel.config, name) for one in values)
+
+
+def merge_results(
+    mine: Mapping[Kernel, Result], theirs: Mapping[Kernel, Result], prefer: str | None
+) -> dict[Kernel, Result]:
+    """An artifact wins over a failure, a failure over nothing. Results with different keys conflict."""
+    conflicts = []
+    merged = {**theirs, **mine}
+    for kernel in mine.keys() & theirs.keys():
+        pair = (mine[kernel], theirs[kernel])
+        built = [result for result in pair if isinstance(result, Artifact)]
+        if len(built) == 1:
+            merged[kernel] = built[0]
+        elif pair[0].key != pair[1].key:
+            conflicts.append(f"{kernel.slug}: {pair[0].key} and {pair[1].key}")
+            merged[kernel] = pair[SIDES.index(prefer)] if prefer is not None else pair[0]
+    _raise_conflicts("builds", conflicts, prefer)
+    return merged
+
+
+def merge_priorities(mine: Mapping[Kernel, int], theirs: Mapping[Kernel, int], prefer: str | None) -> dict[Kernel, int]:
+    """A priority that only one side has is kept; two different ones conflict."""
+    conflicts = [
+        f"{kernel.slug}: {mine[kernel]} and {theirs[kernel]}"
+        for kernel in mine
+        if kernel in theirs and mine[kernel] != theirs[kernel]
+    ]
+    _raise_conflicts("priorities", conflicts, prefer)
+    return {**mine, **theirs} if prefer == "theirs" else {**theirs, **mine}
+
+
+def check_side(prefer: str | None) -> str | None:
+    """The side that wins, or None: then a conflict is an error."""
+    return None if prefer is None else choose("side of a merge", prefer, SIDES)
+
+
+def _raise_conflicts(what: str, conflicts: list[str], prefer: str | None) -> None:
+    if conflicts and prefer is None:
+        rest = f" (and {len(conflicts) - 1} more)" if len(conflicts) > 1 else ""
+        raise InvalidValueError(
+            f"conflicting {what} of {min(conflicts)}{rest}. Pass prefer={' or prefer='.join(map(repr, SIDES))}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SavedKernel:
+    """One kernel of a document. A failure is stored in full, an artifact by its key."""
+
+    kernel: Kernel
+    key: str | None
+    priority: int | None
+    failure: Failure | None
+
+
+def to_document(
+    kernels: Sequence[Kernel], results: Mapping[Kernel, Artifact | Failure], priorities: Mapping[Kernel, int]
+) -> dict[str, Any]:
+    """The registry as plain JSON values. Values that are not set are left out."""
+    return {"schema": SCHEMA, "kernels": [_to_entry(k, results.get(k), priorities.get(k)) for k in kernels]}
+
+
+def _to_entry(kernel: Kernel, result: Artifact | Failure | None, priority: int | None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"slug": kernel.slug, "key": None if result is None else result.key}
+    if priority is not None:
+        entry["priority"] = priority
+    if isinstance(result, Failure):
+        entry["failure"] = {"log": result.log, "facts": dict(result.facts)}
+    return entry
+
+
+def read_document(document: Any) -> Iterator[SavedKernel]:
+    """Read a document of this schema or an older one. Raises `InvalidValueError` for other JSON."""
+    known = expect_table("the registry", document)
+    # Checked first: a file of a newer Tilewright may have other keys.
+    schema = expect_integer("schema", known.get("schema"))
+    if schema not in READABLE:
+        raise InvalidValueError(f"schema is {schema}, supported are {', '.join(map(str, READABLE))}")
+    check_keys("the registry", known, ("schema", "kernels"))
+    for entry in expect_list_items("kernels", known["kernels"], expect_table):
+        check_keys("a kernel", entry, ("slug", "key"), () if schema == 1 else ("priority", "failure"))
+        slug, key = expect_text("slug", entry["slug"]), entry["key"]
+        key = None if key is None else expect_text(f"key of {slug}", key)
+        priority = entry.get("priority")
+        priority = None if priority is None else expect_integer(f"priority of {slug}", priority)
+        failed = None if entry.get("failure") is None else _parse_failure(slug, key, entry["failure"])
+        yield SavedKernel(parse_kernel(slug), key, priority, failed)
+
+
+def _parse_failure(slug: str, key: str | None, value: Any) -> Failure:
+    if key is None:
+        raise InvalidValueError(f"{slug} has a failure but no key")
+    failure = expect_table(f"failure of {slug}", value)
+    check_keys(f"the failure of {slug}", failure, ("log", "facts"))
+    facts = expect_table(f"facts of {slug}", failure["facts"])
+    # The first of these is shown to users.
+    expect_list_items(f"errors of {slug}", facts.get("errors", []), expect_text)
+    return Failure(key, expect_text(f"log of {slug}", failure["log"]), facts)
