@@ -50,7 +50,7 @@ def test_every_field_is_an_option(words: list[str], run_json: Callable[..., Any]
         (["--pipeline"], "Option '--pipeline' requires a value."),
         (["--pipeline", "--limit", "2"], "Option '--pipeline' requires a value."),
         (["--wave-groups", "2", "--pipeline", "mem"], "is legal on gfx942 with wave_groups 2, pipeline mem."),
-        (["-q", "3"], "No such option"),
+        (["-z", "3"], "No such option"),
     ],
 )
 def test_options_that_do_not_exist(more: list[str], message: str, run: Callable[..., Result], tmp_path: Path) -> None:

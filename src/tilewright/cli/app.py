@@ -14,6 +14,7 @@ from tilewright.base.errors import CompileError, TilewrightError
 from tilewright.cli.command import CommandGroup
 from tilewright.cli.defaults import describe_used_defaults
 from tilewright.cli.output import COLUMNS
+from tilewright.cli.verbosity import make_verbosity_options
 
 FAILED = 2
 INTERRUPTED = 130
@@ -50,6 +51,10 @@ COMMANDS = {
 
 class RootGroup(CommandGroup):
     """The outermost group. Turns every error of a command into one message and an exit code."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += make_verbosity_options()
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -129,6 +134,8 @@ def _cut_log(log: str) -> str:
 def root() -> None:
     """Make, check, build and inspect GPU kernels on AMD's CK Tile templates, with or without a GPU.
 
-    Results go to stdout, progress and errors to stderr. Exit codes: 0 for success, 1 for
-    a negative answer (illegal config, incomplete toolchain, bad file), 2 if the command failed.
+    Results go to stdout, progress and errors to stderr. -q and -v may also follow the command.
+
+    Exit codes: 0 for success, 1 for a negative answer (illegal config, incomplete toolchain, bad
+    file), 2 if the command failed.
     """

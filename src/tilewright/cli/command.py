@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from tilewright.base.errors import UnknownValueError
 from tilewright.cli.defaults import describe_default, use_default
+from tilewright.cli.verbosity import make_verbosity_options
 
 if TYPE_CHECKING:
     from click.types import OptionHelpExtra
@@ -120,11 +121,12 @@ class _ShortHelp(click.Command):
 
 
 class Command(_ShortHelp):
-    """A command whose help ends with examples."""
+    """A command with -q and -v, whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+        self.params += make_verbosity_options([name for p in self.params for name in p.opts])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spaced = [p for p in self.params if isinstance(p, MultiValueOption) and p.spaced]

@@ -17,6 +17,7 @@ from tilewright.cli.output import add_json_option, format_count, print_facts, pr
 from tilewright.cli.output_paths import OutputFolder
 from tilewright.cli.progress import report_progress
 from tilewright.cli.settings import make_setting_option
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.codegen.folder import GenerationResult
@@ -116,7 +117,7 @@ def _print(chosen: Mapping[Kernel, str], folder: Path, done: GenerationResult | 
         print_json({"folder": str(folder), "sets": sets, "kernels": names, **counts})
     elif done is None:
         click.echo("\n".join(names))
-        click.echo(f"{format_count(len(names), 'kernel')}, nothing written (--dry-run)", err=True)
+        print_remark(f"{format_count(len(names), 'kernel')}, nothing written (--dry-run)")
     else:
         print_facts(
             [

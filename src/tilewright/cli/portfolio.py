@@ -22,6 +22,7 @@ from tilewright.cli.output_paths import OutputFile
 from tilewright.cli.problems import read_listed_problems
 from tilewright.cli.progress import report_progress
 from tilewright.cli.settings import make_setting_option
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -258,9 +259,7 @@ def _print(op: Op, times: TimeTable, portfolio: Portfolio, kept: Sequence[Kernel
     click.echo(f"\n{few}: {100 * portfolio.coverage[-1]:.2f} % of the best on average{enough}")
     left = document["problems"] - document["computable"]
     if left:
-        click.echo(
-            f"not counted, since none of the kernels computes them alone: {format_count(left, 'problem')}", err=True
-        )
+        print_remark(f"not counted, since none of the kernels computes them alone: {format_count(left, 'problem')}")
 
 
 def _compare_kernels(op: Op, kernels: Sequence[Kernel]) -> tuple[list[str], str]:

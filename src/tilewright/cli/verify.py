@@ -33,6 +33,7 @@ from tilewright.cli.problems import (
 )
 from tilewright.cli.progress import report_progress
 from tilewright.cli.settings import make_setting_option
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.dispatch.verify import Check
@@ -289,11 +290,9 @@ def _list_untried(listed: AssignedProblems) -> dict[str, Any]:
 
 def _print_untried(listed: AssignedProblems) -> None:
     if listed.idle:
-        click.echo(f"not run, since no problem is of their kind: {format_count(len(listed.idle), 'kernel')}", err=True)
+        print_remark(f"not run, since no problem is of their kind: {format_count(len(listed.idle), 'kernel')}")
     if listed.left:
-        click.echo(
-            f"not tried, since no kernel is of their kind: {format_count(len(listed.left), 'problem')}", err=True
-        )
+        print_remark(f"not tried, since no kernel is of their kind: {format_count(len(listed.left), 'problem')}")
 
 
 def _describe_plan(check: Check) -> dict[str, Any]:
