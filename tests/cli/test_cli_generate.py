@@ -93,13 +93,13 @@ def test_values_that_do_not_exist(more: list[str], message: str, run: Callable[.
 def test_the_op_after_a_list_is_explained(run: Callable[..., Result], folder: Path) -> None:
     result = run("generate", "--output-dir", str(folder), "--gpu-target", "gfx942", "--layout", "rcr", "gemm")
     assert result.exit_code == 2
-    assert "Missing argument 'OP'. It comes before --datatype, --layout, --variants." in result.stderr
+    assert "Missing argument 'KERNELS…'. It comes before --datatype, --layout, --variants." in result.stderr
 
 
 def test_a_missing_option_has_no_fixed_position(run: Callable[..., Result], folder: Path) -> None:
     result = run("generate", "gemm", "--out", str(folder), "--datatype", "fp16")
     assert result.exit_code == 2
-    assert "Missing option '--gpu'." in result.stderr and "It comes before" not in result.stderr
+    assert "no GPU is given for gemm: use --gpu GPU." in result.stderr and "It comes before" not in result.stderr
 
 
 def test_two_sources_of_kernels_are_one_too_many(run: Callable[..., Result], folder: Path) -> None:

@@ -58,6 +58,12 @@ def test_every_command_has_json(path: tuple[str, ...]) -> None:
     assert "--json" in {name for parameter in ALL[path].params for name in parameter.opts}
 
 
+@pytest.mark.parametrize("path", [p for p, c in ALL.items() if not isinstance(c, CommandGroup)] + [()], ids=" ".join)
+def test_every_command_has_quiet_and_verbose(path: tuple[str, ...]) -> None:
+    names = {name for parameter in ALL[path].params for name in parameter.opts}
+    assert {"-q", "--quiet", "-v", "--verbose"} <= names
+
+
 def test_short_descriptions_are_not_cut(run: Callable[..., Result]) -> None:
     assert "..." not in run("--help").stdout.replace("[ARGS]...", "")
 

@@ -215,6 +215,6 @@ def test_sets_are_given_with_either_name(run_json: Callable[..., Any], tmp_path:
 
 
 def test_an_error_names_an_option_by_its_main_name(run: Callable[..., Result]) -> None:
-    result = run("select", "gemm", "--problem", "m=1")
+    result = run("space", "gemm")
     assert result.exit_code == 2
     assert "Missing option '--gpu'." in result.stderr

@@ -12,8 +12,15 @@ import pytest
 from click.testing import Result
 
 import tilewright as tw
-from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.cli.problems import assign_problems, read_problem
+from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
+from tilewright.cli.problems import (
+    assign_problems,
+    assign_texts,
+    read_kernel_problems,
+    read_listed_problems,
+    read_open_problem,
+    read_problem,
+)
 from tilewright.ops import find_op, kernel_of
 
 LIST = "m,n,k,dtype,layout,batch\n1024,2048,512,fp16,rcr,\n1,4096,4096,fp16,rrr,2\n"
@@ -99,12 +106,88 @@ def test_a_problem_on_the_command_line_is_made_of_what_problems_are_made_of() ->
             read_problem(conv, config, f"{sizes},{changed}=bf16")
     with pytest.raises(UnknownValueError, match="unknown direction 'fp16'"):
         read_problem(conv, config, f"{sizes},direction=fp16")
-    with pytest.raises(UnknownValueError, match=r"'dtyp'.* Known: n, g, c, k, input_size"):
+    with pytest.raises(UnknownValueError, match=r"'dtyp'.* Known: direction, n, g, c, k, input_size"):
         read_problem(conv, config, f"{sizes},dtyp=fp16")
     with pytest.raises(InvalidValueError, match="gives dtype twice"):
         read_problem(conv, config, f"{sizes},dtype=fp16,dtype=fp16")
     with pytest.raises(InvalidValueError, match="does not give c, filter_size"):
         read_problem(conv, config, "n=2,k=16,input_size=8x8")
+
+
+def _kernels(**changes: list[Any]) -> list[Any]:
+    """A kernel for each value of a field."""
+    config = find_op("gemm").make_example()
+    ((name, values),) = changes.items()
+    return [kernel_of(replace(config, **{name: value}), "gfx942") for value in values]
+
+
+def test_select_takes_open_fields_from_the_kernels() -> None:
+    gemm = find_op("gemm")
+    problem = tw.gemm.Problem(m=64, n=64, k=64, dtype="fp16", layout="rcr")
+    sizes = "m=64,n=64,k=64"
+    for text in (sizes, f"{sizes},dtype=fp16", f"{sizes},layout=rcr", f"{sizes},dtype=fp16,layout=rcr"):
+        assert read_open_problem(gemm, _kernels(layout=["rcr"]), text) == problem
+    both = _kernels(layout=["rcr", "rrr"])
+    assert read_open_problem(gemm, both, f"{sizes},layout=rcr") == problem
+    message = "m=64,n=64,k=64 does not give layout, and the kernels differ: layout rcr or rrr"
+    with pytest.raises(InvalidValueError, match=message):
+        read_open_problem(gemm, both, sizes)
+    with pytest.raises(InvalidValueError, match="--problem gives dtype=bf16, but the kernel has dtype_a=fp16"):
+        read_open_problem(gemm, both, f"{sizes},dtype=bf16")
+    with pytest.raises(InvalidValueError, match="does not give k"):
+        read_open_problem(gemm, both, "m=64,n=64")
+    # A problem that no kernel is for is complete: selection explains why none of them supports it.
+    other = read_open_problem(gemm, both, f"{sizes},dtype=bf16,layout=rcr")
+    assert other == tw.gemm.Problem(m=64, n=64, k=64, dtype="bf16", layout="rcr")
+
+
+def test_a_default_of_problems_comes_before_the_kernels() -> None:
+    """Kernels with additional inputs, num_d, are among the kernels, and a plain GEMM is meant."""
+    gemm = find_op("gemm")
+    assert read_open_problem(gemm, _kernels(num_d=[0, 1, 2]), "m=64,n=64,k=64").num_d == 0
+
+
+def test_fields_that_some_kernels_fix_otherwise_leave_these_out() -> None:
+    both = _kernels(layout=["rcr", "rrr"])
+    assert {p.layout for p in read_kernel_problems(both, ["m=1,n=2,k=3"])} == {"rcr", "rrr"}
+    (problem,) = read_kernel_problems(both, ["m=1,n=2,k=3,layout=rrr"])
+    assert problem.layout == "rrr"
+    assigned = assign_texts(both, ["m=1,n=2,k=3,layout=rrr"])
+    assert (assigned.tried, assigned.idle) == ({both[1]: [problem]}, [both[0]])
+    with pytest.raises(InvalidValueError, match="--problem gives layout=ccr, but the kernel has layout=rcr"):
+        read_kernel_problems(both, ["m=1,n=2,k=3,layout=ccr"])
+
+
+@pytest.mark.parametrize("name", ["shapes.csv", "shapes.json"])
+def test_files_may_omit_fields_that_the_kernels_fix(name: str, tmp_path: Path) -> None:
+    path, gemm = tmp_path / name, find_op("gemm")
+    path.write_text("m,n,k\n1,2,3\n1,2,3\n" if name.endswith("csv") else '[{"m": 1, "n": 2, "k": 3}]')
+    one = _kernels(layout=["rcr"])
+    expected = tw.gemm.Problem(m=1, n=2, k=3, dtype="fp16", layout="rcr")
+    assert set(read_listed_problems(gemm, one, path, None)) == {expected}
+    both = _kernels(layout=["rcr", "rrr"])
+    assert {p.layout for p in read_listed_problems(gemm, both, path, None)} == {"rcr", "rrr"}
+    with pytest.raises(FileFormatError, match="layout"):
+        tw.read_problems("gemm", path)
+
+
+def test_complete_lines_are_not_changed(tmp_path: Path) -> None:
+    path, gemm = tmp_path / "shapes.csv", find_op("gemm")
+    path.write_text("m,n,k,dtype,layout\n1,2,3,fp16,rcr\n1,2,3,bf16,\n4,5,6,,rrr\n")
+    with pytest.raises(FileFormatError, match="line 3: has no layout"):
+        read_listed_problems(gemm, _kernels(layout=["rcr"]), path, None)
+    path.write_text("m,n,k,dtype,layout\n1,2,3,fp16,rcr\n1,2,3,bf16,rrr\n4,5,6,,rrr\n")
+    found = read_listed_problems(gemm, _kernels(layout=["rcr", "rrr"]), path, None)
+    assert [(p.m, p.dtype_a, p.layout) for p in found] == [(1, "fp16", "rcr"), (1, "bf16", "rrr"), (4, "fp16", "rrr")]
+
+
+def test_commands_take_a_list_of_sizes(run_json: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "shapes.csv"
+    path.write_text("m,n,k\n64,64,64\n128,128,64\n")
+    out = ("--out", str(tmp_path / "sweep"), "--device", "emulated:gfx942", "--dry-run")
+    assert run_json("sweep", "fp16_rcr_essential", "--problems", str(path), *out)["tasks"] == 20
+    found = run_json("portfolio", "fp16_rcr_essential", "--gpu", "gfx942", "--problems", str(path), "--keep", "1")
+    assert found["problems"] == 2
 
 
 def test_kernels_get_the_problems_of_their_kind() -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import click
 import pytest
+from click.testing import CliRunner, Result
 
-from tilewright.base.events import Working, emit, report_task
+from tilewright.base.events import Detail, Notice, Working, emit, report_task
 from tilewright.cli import progress as module
+from tilewright.cli.command import Command
 from tilewright.cli.progress import report_progress
+from tilewright.cli.verbosity import print_remark
 
 
 class Terminal(io.StringIO):
@@ -70,6 +74,47 @@ def test_nothing_is_shown_with_json() -> None:
 def test_nothing_is_shown_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     _work(module.PATIENCE_S + 0.2)
     assert capsys.readouterr() == ("", "")
+
+
+@click.command(cls=Command)
+def _command() -> None:
+    with report_progress(lines=True), report_task("weaving", 2) as advance:
+        advance("one")
+        emit(Notice("a thread is loose"))
+        emit(Detail("clang++ -c weave.cpp"))
+    print_remark("nothing was cut")
+    click.echo("done")
+
+
+def test_quiet_leaves_results_only() -> None:
+    for words in (["-q"], ["--quiet"]):
+        result = CliRunner().invoke(_command, words)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "done\n", "")
+    assert CliRunner().invoke(_command, []).stderr == "note: a thread is loose\nnothing was cut\n"
+
+
+def test_verbose_prints_every_event() -> None:
+    result = CliRunner().invoke(_command, ["-v"])
+    lines = [line.partition(" s  ")[2] or line for line in result.stderr.splitlines()]
+    assert lines[:4] == [
+        "weaving: started, 2 steps",
+        "weaving: 1 of 2 one",
+        "note: a thread is loose",
+        "clang++ -c weave.cpp",
+    ]
+    assert lines[4].startswith("weaving: finished after 0.") and lines[5:] == ["nothing was cut"]
+    with watched(0) as terminal:
+        CliRunner().invoke(_command, ["-v"])
+    assert terminal.getvalue() == ""  # no bars
+
+
+def test_they_may_stand_before_the_command(run: Callable[..., Result]) -> None:
+    args = ("generate", "fp16_rcr_essential", "--gpu", "gfx942", "--out", "x", "--dry-run")
+    assert "nothing written" in run(*args).stderr
+    assert run("-q", *args).stderr == run(*args, "-q").stderr == ""
+    assert "choosing kernels: started" in run("-v", *args).stderr
+    result = run("-q", *args, "-v")
+    assert (result.exit_code, "exclude each other" in result.stderr) == (2, True)
 
 
 def test_a_failure_takes_the_display_away() -> None:

@@ -74,7 +74,7 @@ def test_a_winner_that_cannot_be_taken_is_told(run: Callable[..., Result], tmp_p
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--problem", "m=4096"), "does not give n, k, layout"),
+        (("--problem", "m=4096"), "does not give n, k"),
         (("--problem", "m=4096,n=4096,k=4096,dtype=fp8,layout=rcr"), "none of 10 kernels for gfx942 supports"),
         ((*ASKED, "--no-bundles", "--bundle", "."), "give one of them"),
     ],

@@ -58,6 +58,13 @@ class Notice(Event):
     message: str
 
 
+@dataclass(frozen=True)
+class Detail(Event):
+    """A detail of the work, such as the command of a compiler; shown on request only."""
+
+    message: str
+
+
 Listener = Callable[[Event], None]
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("tilewright_listeners", default=())
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from tilewright.base.errors import KnobError, choose
+from tilewright.base.errors import KnobError, choose, find_nearest_name
 
 T = TypeVar("T")
 
@@ -56,6 +56,8 @@ def _parse_remote_mode(text: str) -> str | None:
     return choose("mode", text, REMOTE_MODES)
 
 
+PREFIX = "TILEWRIGHT_"
+TEST_PREFIX = "TILEWRIGHT_TEST_"  # the test suite reads these
 READ, READ_WRITE = "read", "read-write"
 REMOTE_MODES = (READ, READ_WRITE)
 
@@ -185,6 +187,25 @@ def is_remote_writable() -> bool:
 def job_count() -> int:
     """The default number of parallel processes."""
     return JOBS.get() or os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class UnknownVariable:
+    """An environment variable of this process that begins like ours, and that nothing reads."""
+
+    name: str
+    nearest: str | None
+
+    def __str__(self) -> str:
+        hint = f" Did you mean {self.nearest}?" if self.nearest else " `tilewright knobs` lists the known ones."
+        return f"the environment variable {self.name} is not read.{hint}"
+
+
+def find_unknown_variables() -> list[UnknownVariable]:
+    """Variables that begin with TILEWRIGHT_ and are not knobs: a misspelt one has no effect, and no error."""
+    known = [knob.name for knob in KNOBS]
+    names = sorted(name for name in os.environ if name.startswith(PREFIX) and not name.startswith(TEST_PREFIX))
+    return [UnknownVariable(name, find_nearest_name(name, known)) for name in names if name not in known]
 
 
 def search_path() -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright.base.events import Detail, emit
 from tilewright.building.compile_job import CODE_OBJECT, HOST_OBJECT, LIBRARY, CompileJob, write_texts
 from tilewright.building.header_set import PRECOMPILED, HeaderSet, PchFlags
 from tilewright.building.store.files import translate_os_errors
@@ -29,6 +31,12 @@ class NinjaJob:
     device: PchFlags
     host: PchFlags
 
+    def make_command(self, step: str) -> tuple[str, ...]:
+        """The command of a step, without the programs that limit and watch it."""
+        if step == LINK:
+            return self.unit.link_command()
+        return self.unit.device_command(self.device) if step == DEVICE else self.unit.host_command(self.host)
+
 
 def write_graph(
     works: Sequence[NinjaJob], folder: Path, *, preload: Path | None, limit_s: float, jobs: int | None = None
@@ -41,6 +49,8 @@ def write_graph(
     with translate_os_errors("write", folder):
         for work in works:
             write_texts(work.unit.texts(), folder / work.unit.key)
+            for step in STEPS:
+                emit(Detail(f"{work.unit.kernel.slug}, {step}: {shlex.join(work.make_command(step))}"))
         # The host pass is short, so it does not delay device passes.
         _write_ninja_file(folder, jobs, [text for work in works for text in _format_edges(work, before)])
 
@@ -74,9 +84,9 @@ def _format_edges(work: NinjaJob, before: tuple[str, ...]) -> Iterable[str]:
     unit = work.unit
     key = unit.key
     device, host, library = (f"{key}/{name}" for name in (CODE_OBJECT, HOST_OBJECT, LIBRARY))
-    yield _format_edge(device, (), key, DEVICE, (*before, *unit.device_command(work.device)))
-    yield _format_edge(host, (), key, HOST, (*before, *unit.host_command(work.host)))
-    yield _format_edge(library, (device, host), key, LINK, unit.link_command())
+    yield _format_edge(device, (), key, DEVICE, (*before, *work.make_command(DEVICE)))
+    yield _format_edge(host, (), key, HOST, (*before, *work.make_command(HOST)))
+    yield _format_edge(library, (device, host), key, LINK, work.make_command(LINK))
 
 
 def _format_edge(product: str, needs: tuple[str, ...], key: str, step: str, command: Sequence[str]) -> str:

@@ -12,7 +12,9 @@ from tilewright import __version__
 from tilewright.base import knobs
 from tilewright.base.errors import CompileError, TilewrightError
 from tilewright.cli.command import CommandGroup
+from tilewright.cli.defaults import describe_used_defaults
 from tilewright.cli.output import COLUMNS
+from tilewright.cli.verbosity import make_verbosity_options
 
 FAILED = 2
 INTERRUPTED = 130
@@ -50,11 +52,18 @@ COMMANDS = {
 class RootGroup(CommandGroup):
     """The outermost group. Turns every error of a command into one message and an exit code."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += make_verbosity_options()
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise click.Abort from error
+        except (click.ClickException, TilewrightError) as error:
+            error.add_note(describe_used_defaults(ctx))
+            raise
 
     def main(self, *args: Any, **extra: Any) -> Any:
         extra["standalone_mode"] = False
@@ -67,16 +76,16 @@ def _run_to_exit_code(run: Callable[[], Any]) -> int:
     try:
         code = run()
     except click.ClickException as error:
-        _print_error(error.format_message(), _make_help_hint(error))
+        _print_error(error, error.format_message(), _make_help_hint(error))
         return error.exit_code
     except CompileError as error:
-        _print_error(str(error), _cut_log(error.log))
+        _print_error(error, str(error), _cut_log(error.log))
         return FAILED
     except TilewrightError as error:
-        _print_error(str(error))
+        _print_error(error, str(error))
         return FAILED
     except OSError as error:
-        _print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        _print_error(error, f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return FAILED
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
@@ -89,8 +98,10 @@ def _get_color() -> bool | None:
     return False if knobs.read_foreign_variables(("NO_COLOR",)) else None
 
 
-def _print_error(message: str, more: str = "") -> None:
+def _print_error(error: Exception, message: str, more: str = "") -> None:
     click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True, color=_get_color())
+    for note in filter(None, getattr(error, "__notes__", ())):
+        click.echo(f"       {note}", err=True)
     if more:
         click.echo(more, err=True)
 
@@ -123,6 +134,8 @@ def _cut_log(log: str) -> str:
 def root() -> None:
     """Make, check, build and inspect GPU kernels on AMD's CK Tile templates, with or without a GPU.
 
-    Results go to stdout, progress and errors to stderr. Exit codes: 0 for success, 1 for
-    a negative answer (illegal config, incomplete toolchain, bad file), 2 if the command failed.
+    Results go to stdout, progress and errors to stderr. -q and -v may also follow the command.
+
+    Exit codes: 0 for success, 1 for a negative answer (illegal config, incomplete toolchain, bad
+    file), 2 if the command failed.
     """

@@ -61,9 +61,10 @@ def command(
 ) -> None:
     """Measure kernels on one problem and list the best first.
 
-    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Kernels
-    that are not built are built first. Each result is verified before it counts. On a GPU, kernels
-    are sorted by median time. An emulated device has no times, so they are sorted by a counter.
+    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml), or an op with -s.
+    Kernels that are not built are built first. Each result is verified before it counts. On a GPU,
+    kernels are sorted by median time. An emulated device has no times, so they are sorted by a
+    counter.
 
     The exit code is 1 if no kernel could be measured.
     """

@@ -10,9 +10,10 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
-from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.kernel_choice import choose_bounded_kernels, explain_no_kernels, find_profile, find_sets
+from tilewright.cli.command import make_jobs_option
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
+from tilewright.cli.gpu_option import LATE, make_gpu_option
+from tilewright.cli.kernel_arguments import KernelArguments, read_kernel_arguments
 from tilewright.cli.output import add_json_option, format_count, mark_bad, print_facts, print_json, print_table
 from tilewright.cli.output_paths import OutputFile, OutputFolder
 from tilewright.cli.progress import report_progress
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tilewright.building.pack.manifest import Pack
     from tilewright.building.store.artifact import Failure
     from tilewright.ops.kernel import Kernel
-    from tilewright.ops.op import Op
     from tilewright.registry.registry import Registry
 
 MOST_FAILURES = 20
@@ -31,14 +31,15 @@ MOST_FAILURES = 20
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright build gemm --gpu gfx942 --preselected fp16_rcr_essential",
+        "tilewright build fp16_rcr_essential --gpu gfx942",
+        "tilewright build e5782f51db2c",
         "tilewright build gemm --gpu gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
         "tilewright build gemm --gpu gfx942,gfx950 --preselected fp16_rcr_essential \\",
         "    --limit 4 --out my_pack",
     ),
 )
-@click.argument("op_name", metavar="OP")
-@make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", required=True, several=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", default=LATE, several=True)
 @add_filter_options
 @add_set_options("Use")
 @click.option(
@@ -49,7 +50,7 @@ MOST_FAILURES = 20
 )
 @make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Build at most N kernels per GPU.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel.")
+@make_jobs_option("Run N compilers in parallel.")
 @click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Stop compiling a kernel after S seconds.")
 @click.option("--retry", is_flag=True, help="Compile kernels again whose earlier builds failed.")
 @click.option("--trace", type=OutputFile(), metavar="FILE", help="Write a build trace for ui.perfetto.dev.")
@@ -69,7 +70,7 @@ MOST_FAILURES = 20
 def command(
     ctx: click.Context,
     *,
-    op_name: str,
+    subjects: tuple[str, ...],
     gpu_target: tuple[str, ...],
     filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
@@ -88,8 +89,11 @@ def command(
 ) -> None:
     """Compile kernels into the store and link them into a pack.
 
-    Kernels come from --preselected, --kernel-set or --kernel. Without these options they come from
-    all preselected sets of the op for the GPU, or with --profile from the op's space `default`.
+    KERNELS are preselected sets, kernel-set files (.toml), and kernel names or digests; a kernel name
+    contains its GPU. Or KERNELS is an op: its kernels come from --preselected, --kernel-set or
+    --kernel, from all its preselected sets for the GPU without these options, or with --profile from
+    its space `default`.
+
     --datatype, --layout and --variants each keep only matching kernels, and so does an option for
     every field of the op, such as --pipeline compv3 mem. -s changes fields of the set. Without a set
     it declares a space of kernels, as in `tilewright space`.
@@ -98,14 +102,16 @@ def command(
     others are still built; the exit code is then 1, and no pack is written.
     """
     from tilewright.building.builder import LIMIT_S
-    from tilewright.ops import find_op
     from tilewright.registry.registry import Registry
 
-    op = find_op(op_name)
-    wanted = resolve_filters(op, command, filters)
     with report_progress(as_json=as_json, steps=True):
         with report_task("choosing kernels"):
-            kernels = _find_kernels(op, gpu_target, preselected, kernel_set, profile, settings, slugs, wanted, limit)
+            asked = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, profile, settings)
+            gpus = asked.resolve_gpus(gpu_target)
+            if slugs:
+                kernels = _parse_kernels(asked, gpus, slugs)
+            else:
+                kernels = [kernel for gpu in gpus for kernel in asked.choose_kernels(gpu, limit, bounded=True)]
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
         packed = _pack_kernels(registry, pack, pack_name)
     if as_json:
@@ -115,41 +121,26 @@ def command(
     ctx.exit(1 if registry.failures else 0)
 
 
-def _find_kernels(
-    op: Op,
-    gpus: Sequence[str],
-    preselected: str | None,
-    kernel_set: Path | None,
-    profile: str | None,
-    settings: Sequence[str],
-    slugs: Sequence[str],
-    wanted: Mapping[str, tuple[str, ...]],
-    limit: int | None,
-) -> list[Kernel]:
-    from tilewright import arch as archs
+def _parse_kernels(asked: KernelArguments, gpus: Sequence[str], slugs: Sequence[str]) -> list[Kernel]:
+    """The kernels of --kernel."""
     from tilewright.ops import parse_kernel
 
-    for gpu in gpus:
-        archs.load(gpu)
-    if slugs:
-        if preselected or kernel_set or profile or settings or any(wanted.values()):
-            raise InvalidValueError(
-                "--kernel names single kernels and cannot be combined with sets, profiles, -s and filters"
-            )
-        named = [parse_kernel(slug) for slug in slugs]
-        others = [k.slug for k in named if k.op != op.name or k.arch not in gpus]
-        if others:
-            raise InvalidValueError(f"{others[0]} is not a kernel of {op.name} for {', '.join(gpus)}")
-        return named
-    kernels: list[Kernel] = []
-    needed = find_profile(op, profile)
-    for gpu in gpus:
-        sets = find_sets(op, gpu, preselected, kernel_set, needed, settings)
-        chosen = choose_bounded_kernels(op, gpu, sets, wanted, limit, needed)
-        if not chosen:
-            raise InvalidValueError(explain_no_kernels(op, gpu, wanted, profile))
-        kernels += chosen
-    return kernels
+    if (
+        not asked.is_op
+        or asked.preselected
+        or asked.kernel_set
+        or asked.profile
+        or asked.settings
+        or any(asked.wanted.values())
+    ):
+        raise InvalidValueError(
+            "--kernel names single kernels and cannot be combined with sets, profiles, -s and filters"
+        )
+    named = [parse_kernel(slug) for slug in slugs]
+    others = [k.slug for k in named if k.op != asked.op.name or k.arch not in gpus]
+    if others:
+        raise InvalidValueError(f"{others[0]} is not a kernel of {asked.op.name} for {', '.join(gpus)}")
+    return named
 
 
 def _pack_kernels(registry: Registry, folder: Path | None, name: str) -> Pack | None:

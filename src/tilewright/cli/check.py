@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command
+from tilewright.cli.named_kernels import add_subject_options, resolve_kernel
 from tilewright.cli.output import (
     add_json_option,
     format_count,
@@ -16,7 +17,6 @@ from tilewright.cli.output import (
     print_json,
     print_table,
 )
-from tilewright.cli.settings import add_subject_options, resolve_kernel
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
@@ -40,7 +40,7 @@ def command(ctx: click.Context, subject: str, arch: str | None, settings: tuple[
     """Explain whether a config is legal, and suggest legal ones.
 
     Shows the result of every rule. For an illegal config, suggests legal configs near it. Give an op
-    with a GPU and its fields, or a kernel name (then -s changes single fields of it).
+    with a GPU and its fields, or a kernel by its name or digest (then -s changes single fields).
 
     The exit code is 1 if the config is illegal.
     """

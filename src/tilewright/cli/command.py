@@ -4,18 +4,25 @@ with aliases, printed defaults and several values."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from tilewright.base.errors import UnknownValueError
+from tilewright.cli.defaults import describe_default, use_default
+from tilewright.cli.verbosity import make_verbosity_options
 
 if TYPE_CHECKING:
     from click.types import OptionHelpExtra
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+# The printed default of --jobs.
+JOBS = "TILEWRIGHT_JOBS, or one per core"
 # A file that a command reads.
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -23,12 +30,33 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 class Option(click.Option):
     """An option with `aliases`: names that work like the others, but are not in the help.
 
-    The library may set the default: a text in `show_default` is printed as it is.
+    The library may set the default: a text in `show_default` is printed as it is. With `default_key` the default comes
+    from the project's file, if it has that key. A `late` default is only shown here: the command uses it, since
+    whether it applies depends on other arguments.
     """
 
-    def __init__(self, param_decls: Sequence[str] | None = None, *, aliases: Sequence[str] = (), **attrs: Any) -> None:
+    def __init__(
+        self,
+        param_decls: Sequence[str] | None = None,
+        *,
+        aliases: Sequence[str] = (),
+        default_key: str | None = None,
+        late: bool = False,
+        **attrs: Any,
+    ) -> None:
         super().__init__([*(param_decls or ()), *aliases], **attrs)
         self.aliases = tuple(aliases)
+        self.default_key = default_key
+        self.late = late
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, Any]) -> tuple[Any, ParameterSource]:
+        value, source = super().consume_value(ctx, opts)
+        if source is not ParameterSource.DEFAULT or self.default_key is None or self.late or ctx.resilient_parsing:
+            return value, source
+        found = use_default(ctx, self.default_key)
+        if found is None:
+            return value, source
+        return (str(found),) if self.multiple else found, ParameterSource.DEFAULT_MAP
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         names, self.opts = self.opts, list_main_names(self)
@@ -44,7 +72,32 @@ class Option(click.Option):
         extra = super().get_help_extra(ctx)
         if isinstance(self.show_default, str):
             extra["default"] = self.show_default  # click would put it in brackets
+        from_file = None if self.default_key is None else describe_default(ctx, self.default_key)
+        if from_file is not None:
+            extra["default"] = from_file
+            extra.pop("required", None)
         return extra
+
+
+def make_jobs_option(text: str) -> Callable[[F], F]:
+    """The option --jobs."""
+    return click.option(
+        "--jobs", cls=Option, default_key="jobs", type=click.IntRange(1), metavar="N", show_default=JOBS, help=text
+    )
+
+
+def make_device_option(parameter: str, text: str, *, multiple: bool = False, default: bool = True) -> Callable[[F], F]:
+    """The option --device. Without a `default` the command does something else if no device is given."""
+    return click.option(
+        "--device",
+        parameter,
+        cls=Option,
+        default_key="device" if default else None,
+        multiple=multiple,
+        metavar="DEVICE",
+        show_default="TILEWRIGHT_DEVICE" if default else None,
+        help=text,
+    )
 
 
 class MultiValueOption(Option):
@@ -68,11 +121,12 @@ class _ShortHelp(click.Command):
 
 
 class Command(_ShortHelp):
-    """A command whose help ends with examples."""
+    """A command with -q and -v, whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = tuple(examples)
+        self.params += make_verbosity_options([name for p in self.params for name in p.opts])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         spaced = [p for p in self.params if isinstance(p, MultiValueOption) and p.spaced]
@@ -140,6 +194,11 @@ class CommandGroup(_ShortHelp, click.Group):
         formatter: click.HelpFormatter,
     ) -> None:
         write_examples(formatter, self.examples)
+
+
+def is_given(ctx: click.Context, name: str) -> bool:
+    """Whether a parameter is on the command line, and not a default."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def list_main_names(param: click.Parameter) -> list[str]:

@@ -20,6 +20,7 @@ from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import add_json_option, format_count, print_json, print_table
 from tilewright.cli.output_paths import OutputFile, OutputFolder
 from tilewright.cli.progress import report_progress
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.bench.journal_lines import DamagedLine
@@ -210,7 +211,7 @@ def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: boo
         return
     click.echo(f"{journal.file}: {format_count(len(found.records), 'record')}")
     for text in (*found.notes, *(f"left out: {each}" for each in found.refused)):
-        click.echo(text, err=True)
+        print_remark(text)
 
 
 def _list_damage(damaged: Sequence[DamagedLine]) -> list[dict[str, Any]]:
@@ -255,7 +256,7 @@ def _print_answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None
     ]
     print_table(columns, [[_format_value(value) for value in row] for row in rows[:SHOWN]], numbers=numbers)
     if len(rows) > SHOWN:
-        click.echo(f"… and {format_count(len(rows) - SHOWN, 'more row')}: use LIMIT, --csv or --json", err=True)
+        print_remark(f"… and {format_count(len(rows) - SHOWN, 'more row')}: use LIMIT, --csv or --json")
 
 
 def _print_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

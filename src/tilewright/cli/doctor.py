@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.base.knobs import find_unknown_variables
 from tilewright.cli.command import Command
+from tilewright.cli.defaults import read_defaults
 from tilewright.cli.output import (
     add_json_option,
     mark_bad,
@@ -31,19 +33,29 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, as_json: bool) -> None:
     """Check the toolchain and list devices and missing parts.
 
-    Shows which toolchain is used and why, the devices, and the ops of other packages. The exit code is 1 if kernels
-    cannot be compiled.
+    Shows which toolchain is used and why, the devices, the ops of other packages, and the project's
+    defaults. Warns of environment variables that are probably misspelt. The exit code is 1 if
+    kernels cannot be compiled.
     """
     from tilewright.building.toolchain import survey_toolchains
 
     found = survey_toolchains()
     complete = found.chosen is not None and not found.ck.blocks
     if as_json:
-        print_json({"complete": complete, **_to_json(found), "devices": _find_devices(), "plugins": _find_plugins()})
+        print_json(
+            {
+                "complete": complete,
+                **_to_json(found),
+                "devices": _find_devices(),
+                "plugins": _find_plugins(),
+                **_find_settings(ctx),
+            }
+        )
     else:
         _print(found, complete)
         _print_devices()
         _print_plugins()
+        _print_settings(ctx)
     ctx.exit(0 if complete else 1)
 
 
@@ -119,6 +131,24 @@ def _print_plugins() -> None:
         click.echo(f"  ops of other packages: {', '.join(added)}")
     for failure in list_plugin_failures():
         click.echo(f"  {mark_bad('not loaded')} {failure}. Repair or uninstall that package.")
+
+
+def _find_settings(ctx: click.Context) -> dict[str, Any]:
+    """The defaults of the project, and environment variables that are probably misspelt."""
+    defaults = read_defaults(ctx)
+    return {
+        "defaults": {"file": None if defaults.path is None else str(defaults.path), "values": dict(defaults.values)},
+        "unknown_variables": [each.name for each in find_unknown_variables()],
+    }
+
+
+def _print_settings(ctx: click.Context) -> None:
+    defaults = read_defaults(ctx)
+    if defaults.path is not None:
+        values = ", ".join(f"{key} = {value}" for key, value in defaults.values.items()) or "none"
+        click.echo(f"  defaults from {defaults.path}: {values}")
+    for each in find_unknown_variables():
+        click.echo(f"{click.style('warning:', fg='yellow')} {each}", err=True)
 
 
 def _print(found: Survey, complete: bool) -> None:

@@ -26,6 +26,8 @@ def add_filter_options(command: F) -> F:
             click.option(
                 "--datatype",
                 cls=MultiValueOption,
+                default_key="dtype",
+                late=True,
                 spaced=True,
                 metavar="D…",
                 help="Keep only kernels of these data types, such as fp16 bf16.",
@@ -33,6 +35,8 @@ def add_filter_options(command: F) -> F:
             click.option(
                 "--layout",
                 cls=MultiValueOption,
+                default_key="layout",
+                late=True,
                 spaced=True,
                 metavar="L…",
                 help="Keep only kernels of these layouts, such as rcr rrr.",

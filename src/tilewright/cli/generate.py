@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import Option
-from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
-from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.kernel_choice import choose_bounded_kernels, explain_no_kernels, find_profile, find_sets
+from tilewright.cli.command import Option, make_jobs_option
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
+from tilewright.cli.gpu_option import LATE, make_gpu_option
+from tilewright.cli.kernel_arguments import read_kernel_arguments
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_json
 from tilewright.cli.output_paths import OutputFolder
 from tilewright.cli.progress import report_progress
 from tilewright.cli.settings import make_setting_option
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.codegen.folder import GenerationResult
@@ -29,15 +29,14 @@ if TYPE_CHECKING:
     examples=(
         "tilewright generate gemm --out kernels --gpu gfx942 \\",
         "    --datatype fp16 --layout rcr --variants standard preshuffle multi_d",
-        "tilewright generate gemm --out kernels --gpu gfx942 \\",
-        "    --preselected fp16_rcr_essential",
+        "tilewright generate fp16_rcr_essential --out kernels --gpu gfx942",
         "tilewright generate gemm --out kernels --gpu gfx950 \\",
         "    --kernel-set mine.toml --dry-run",
         "tilewright generate fmha --out kernels --gpu gfx942 --profile flash \\",
         "    --datatype fp16",
     ),
 )
-@click.argument("op_name", metavar="OP")
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
 @click.option(
     "--out",
     "output_dir",
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     help="The folder to write to. Created if needed.",
 )
 @make_gpu_option(
-    "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", required=True
+    "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", default=LATE
 )
 @add_filter_options
 @add_set_options("Use")
@@ -58,14 +57,16 @@ if TYPE_CHECKING:
 )
 @make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Write at most N kernels.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N processes in parallel.")
+@make_jobs_option("Run N processes in parallel.")
 @click.option("--dry-run", is_flag=True, help="List the kernels and write nothing.")
 @add_json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     *,
-    op_name: str,
+    subjects: tuple[str, ...],
     output_dir: Path,
-    gpu_target: str,
+    gpu_target: str | None,
     filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
@@ -78,11 +79,14 @@ def command(
 ) -> None:
     """Write kernel sources into a folder.
 
-    Kernels come from --preselected or --kernel-set. Without these options they come from all
-    preselected sets of the op for the GPU, or with --profile from the op's space `default`.
+    KERNELS are preselected sets, kernel-set files (.toml), and kernel names or digests; a kernel name
+    contains its GPU. Or KERNELS is an op: its kernels come from --preselected or --kernel-set, from
+    all its preselected sets for the GPU without these options, or with --profile from its space
+    `default`.
+
     --datatype, --layout and --variants each keep only matching kernels, and so does an option for
     every field of the op, such as --pipeline compv3 mem or --wave-groups 2. These options take
-    several values, so OP comes before them.
+    several values, so KERNELS comes before them.
 
     -s changes fields of the set. Without a set it declares a space of kernels, as in `tilewright
     space`.
@@ -90,21 +94,13 @@ def command(
     Only files that change are written. Kernels of an earlier run that are not part of this one are
     removed. manifest.json lists the files.
     """
-    from tilewright import arch as gpus
     from tilewright.base import knobs
     from tilewright.codegen.folder import generate_sources
-    from tilewright.ops import find_op
 
-    op = find_op(op_name)
-    gpus.load(gpu_target)
-    wanted = resolve_filters(op, command, filters)
-    needed = find_profile(op, profile)
     with report_progress(as_json=as_json, steps=True):
-        sets = find_sets(op, gpu_target, preselected, kernel_set, needed, settings)
         with report_task("choosing kernels"):
-            chosen = choose_bounded_kernels(op, gpu_target, sets, wanted, limit, needed)
-        if not chosen:
-            raise InvalidValueError(explain_no_kernels(op, gpu_target, wanted, profile))
+            asked = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, profile, settings)
+            chosen = asked.choose_kernels(asked.resolve_gpu(gpu_target), limit, bounded=True)
         kernels = list(chosen)
         workers = jobs or knobs.job_count()
         done = None if dry_run else generate_sources(kernels, output_dir, jobs=workers)
@@ -121,7 +117,7 @@ def _print(chosen: Mapping[Kernel, str], folder: Path, done: GenerationResult | 
         print_json({"folder": str(folder), "sets": sets, "kernels": names, **counts})
     elif done is None:
         click.echo("\n".join(names))
-        click.echo(f"{format_count(len(names), 'kernel')}, nothing written (--dry-run)", err=True)
+        print_remark(f"{format_count(len(names), 'kernel')}, nothing written (--dry-run)")
     else:
         print_facts(
             [

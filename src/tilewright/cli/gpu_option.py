@@ -10,11 +10,14 @@ import click
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.cli.command import MultiValueOption, Option
+from tilewright.cli.defaults import use_default
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Other names of --gpu. Every command accepts them.
 ALIASES = ("--arch", "--gpu-target")
+# Whether the default of --gpu comes from the project's file.
+PROJECT, LATE = "project", "late"
 # Words before the name of a product, which may be omitted.
 _BRANDS = re.compile(r"^(amd|instinct|radeon)\s+", re.IGNORECASE)
 
@@ -35,12 +38,19 @@ class SeveralGpus(MultiValueOption):
 
 
 def make_gpu_option(
-    parameter: str, text: str, *, required: bool = False, several: bool = False, of_records: bool = False
+    parameter: str,
+    text: str,
+    *,
+    required: bool = False,
+    several: bool = False,
+    of_records: bool = False,
+    default: str = "",
 ) -> Callable[[F], F]:
     """The option --gpu. The command gets its value as `parameter`: one name, or a tuple if it takes `several`.
 
     An option that selects `of_records` takes no product names: records of an MI300A are of gfx942 too, and must not
-    pass for those of an MI300X.
+    pass for those of an MI300X. `default` is PROJECT if the project's file gives the default, or LATE if the command
+    decides whether it does.
     """
     single = Option if of_records else GpuOption
     return click.option(
@@ -48,10 +58,19 @@ def make_gpu_option(
         parameter,
         cls=SeveralGpus if several else single,
         aliases=ALIASES,
+        default_key="gpu" if default else None,
+        late=default == LATE,
         required=required,
         metavar="GPU,…" if several else "GPU",
         help=text,
     )
+
+
+def find_default_gpu() -> str | None:
+    """The GPU of the project's file, for a command with a LATE default."""
+    ctx = click.get_current_context(silent=True)
+    found = None if ctx is None else use_default(ctx, "gpu")
+    return None if found is None else resolve_gpu(str(found))
 
 
 def resolve_gpu(text: str) -> str:

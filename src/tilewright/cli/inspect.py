@@ -10,10 +10,10 @@ import click
 
 from tilewright.cli.command import Command
 from tilewright.cli.inspection_report import find_differences, print_inspection
+from tilewright.cli.named_kernels import add_subject_options, resolve_kernel
 from tilewright.cli.output import add_json_option, print_json
 from tilewright.cli.output_paths import STDOUT, OutputFile
 from tilewright.cli.progress import report_progress
-from tilewright.cli.settings import add_subject_options, resolve_kernel
 
 if TYPE_CHECKING:
     from tilewright.building.inspect import Inspection
@@ -52,9 +52,9 @@ def command(
     """Show resource usage and instructions of a compiled kernel.
 
     Shows registers, LDS, occupancy and instructions. A kernel that is in the store is read from
-    there; any other is built and stored. Give an op with a GPU and its fields, or a kernel name (then
-    -s changes single fields of it). One source compiles to several device kernels: for long and short
-    loops, and for each way the loop can end.
+    there; any other is built and stored. Give an op with a GPU and its fields, or a kernel by its
+    name or digest (then -s changes single fields). One source compiles to several device kernels: for
+    long and short loops, and for each way the loop can end.
 
     The exit code is 1 if the matrix instruction or the LDS size differs from the prediction.
     """

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import Option
-from tilewright.cli.named_kernels import find_named_kernels
-from tilewright.cli.problems import read_problem
+from tilewright.cli.command import Option, make_device_option, make_jobs_option
+from tilewright.cli.named_kernels import find_named_kernels, resolve_subjects
+from tilewright.cli.problems import read_kernel_problems, read_listed_problems
 from tilewright.cli.settings import make_setting_option
 
 if TYPE_CHECKING:
@@ -25,18 +25,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(exists=True, path_type=Path)
 
 
-def add_measure_options(command: F) -> F:
+def add_measure_options(command: F, *, device_default: bool = True) -> F:
     """Add the options that set where and how kernels are measured."""
     for decorate in reversed(
         (
-            click.option(
-                "--device",
+            make_device_option(
                 "device_names",
-                cls=Option,
+                "Measure on gpu:0, emulated:gfx942 or replay:NAME. May be repeated.",
                 multiple=True,
-                metavar="DEVICE",
-                show_default="TILEWRIGHT_DEVICE",
-                help="Measure on gpu:0, emulated:gfx942 or replay:NAME. May be repeated.",
+                default=device_default,
             ),
             click.option(
                 "--replay",
@@ -97,7 +94,7 @@ def add_measure_options(command: F) -> F:
             click.option(
                 "--seed", type=click.IntRange(1), default=1, show_default=True, help="Seed for random inputs."
             ),
-            click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel."),
+            make_jobs_option("Run N compilers in parallel."),
             click.option(
                 "--workers",
                 cls=Option,
@@ -279,16 +276,19 @@ def _find_devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, 
 def _find_kernels(subjects: Sequence[str], asked: MeasureArguments, archs: Sequence[str]) -> list[Kernel]:
     if not subjects:
         raise InvalidValueError(
-            "no kernels are given: use kernel names, preselected sets, kernel-set files (.toml), or an op with -s"
+            "no kernels are given: use kernel names or digests, preselected sets, kernel-set files (.toml), or an op "
+            "with -s"
         )
-    named_archs = {subject.split("-")[1] for subject in subjects if subject.count("-") >= 3}
-    found = [
-        kernel
-        for arch in archs
-        for kernel in find_named_kernels(subjects, asked.settings, arch, asked.limit)
-        if not named_archs or kernel.arch == arch
-    ]
-    return list(dict.fromkeys(found))
+    named = resolve_subjects(subjects)
+    found: dict[Kernel, None] = {}
+    for arch in archs:
+        # A kernel for one of several GPUs is measured there only.
+        own = [
+            each for each in named if each.kernel is None or each.kernel.arch == arch or each.kernel.arch not in archs
+        ]
+        if own:
+            found.update(dict.fromkeys(find_named_kernels(own, asked.settings, arch, asked.limit)))
+    return list(found)
 
 
 def _find_recorded(
@@ -315,18 +315,16 @@ def _find_recorded(
 def _read_problems(
     kernels: Sequence[Kernel], texts: Sequence[str], file: Path | None, file_format: str | None
 ) -> list[Any]:
-    """The problems of texts, completed from the kernels, or of a file."""
+    """The problems of texts or of a file, completed from the kernels."""
     from tilewright.ops import find_op
-    from tilewright.ops.problem_list import read_problems
 
     if bool(texts) == (file is not None):
         raise InvalidValueError("no problem is given, or in two ways: use either --problem or --problems")
     if file is None:
         if file_format is not None:
             raise InvalidValueError("--format applies to files only: use it with --problems FILE")
-        pairs = [(kernel, text) for text in texts for kernel in kernels]
-        return list(dict.fromkeys(read_problem(find_op(kernel.op), kernel.config, text) for kernel, text in pairs))
+        return read_kernel_problems(kernels, texts)
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
         raise InvalidValueError(f"{file} holds problems of one op, but the kernels are of {', '.join(ops)}")
-    return read_problems(ops[0], file, file_format)
+    return read_listed_problems(find_op(ops[0]), kernels, file, file_format)

@@ -1,22 +1,116 @@
-"""Kernels named on a command line: by kernel name, by set, or as an op with field values."""
+"""Kernels named on a command line: an op, a set, a kernel-set file, or a kernel by its name or digest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.cli.kernel_choice import DECLARED, apply_settings, find_set, make_set
-from tilewright.cli.settings import make_declared_space, resolve_kernel
+from tilewright.cli.gpu_option import LATE, find_default_gpu, make_gpu_option
+from tilewright.cli.kernel_choice import DECLARED, apply_settings, make_set
+from tilewright.cli.settings import (
+    change_config,
+    make_declared_config,
+    make_declared_space,
+    make_setting_option,
+    read_settings,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tilewright.ops.kernel import Kernel
+    from tilewright.ops.kernel_set import KernelSet
     from tilewright.ops.op import Op
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def find_named_kernels(subjects: Sequence[str], settings: Sequence[str], arch: str, limit: int | None) -> list[Kernel]:
+# A kernel's digest, or its beginning. Fewer digits would often match several kernels.
+DIGEST = re.compile(r"[0-9a-f]{6,12}")
+# A kernel name whose middle was replaced, as in the help texts: its digest is still complete.
+SHORTENED = re.compile(r"(?:…|\.\.\.)-?([0-9a-f]{12})$")
+LISTED = 10  # matching kernels that an error lists
+
+
+@dataclass(frozen=True)
+class NamedKernels:
+    """The kernels that one argument names: one kernel, the members of a set, or an op, which -s completes."""
+
+    text: str
+    op: Op
+    kernel_set: KernelSet | None = None
+    kernel: Kernel | None = None
+
+    @property
+    def is_op(self) -> bool:
+        return self.kernel_set is None and self.kernel is None
+
+    def list_kernels(self, settings: Sequence[str], arch: str) -> Iterable[Kernel]:
+        """The legal kernels for a GPU, or the one kernel, changed by settings."""
+        if self.kernel is not None:
+            kernel = change_kernel(self.op, self.kernel, settings)
+            if kernel.arch != arch:
+                raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, but the GPU is {arch}")
+            return [kernel]
+        if self.kernel_set is not None:
+            return apply_settings(self.op, self.kernel_set, settings).kernels(arch)
+        return make_set(self.op, DECLARED, make_declared_space(self.op, settings)).kernels(arch)
+
+
+def add_subject_options(command: F) -> F:
+    """Add SUBJECT, --gpu and -s, which name one kernel."""
+    for decorate in reversed(
+        (
+            click.argument("subject", metavar="OP|KERNEL"),
+            make_gpu_option("arch", "The GPU. It is required for an op; a kernel name contains it.", default=LATE),
+            make_setting_option("VALUE", "Set a field of the config. May be repeated."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def resolve_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel:
+    """The kernel of a name or digest, or of an op with settings. Settings change fields of a named kernel."""
+    from tilewright import arch as gpus
+
+    named = resolve_subject(subject)
+    if named.kernel_set is not None:
+        raise InvalidValueError(
+            f"{subject} is a set of kernels, and this command takes one kernel. `tilewright sets {subject}` lists them."
+        )
+    if named.kernel is not None:
+        gpus.load(arch or named.kernel.arch)  # report an unknown GPU before any other error
+        return change_kernel(named.op, named.kernel, texts, arch)
+    arch = arch or find_default_gpu()
+    if arch is None:
+        raise InvalidValueError(explain_no_gpu(subject))
+    config = make_declared_config(named.op, read_settings(texts))
+    gpus.load(arch)
+    return named.op.make_kernel(config, arch)
+
+
+def explain_no_gpu(subject: str) -> str:
+    """The message if a command needs a GPU for an op or a set."""
+    from tilewright import arch as gpus
+
+    return f"no GPU is given for {subject}: use --gpu GPU. Known: {', '.join(gpus.arch_names())}."
+
+
+def change_kernel(op: Op, kernel: Kernel, texts: Iterable[str], arch: str | None = None) -> Kernel:
+    """A kernel with other values for the fields that settings name, or for another GPU."""
+    settings = read_settings(texts)
+    if not settings and arch in (None, kernel.arch):
+        return kernel
+    return op.make_kernel(change_config(op, kernel.config, settings), arch or kernel.arch)
+
+
+def find_named_kernels(
+    subjects: Sequence[NamedKernels], settings: Sequence[str], arch: str, limit: int | None
+) -> list[Kernel]:
     """The kernels for a GPU, each once, in the order of the arguments. An error if there are none."""
     chosen: dict[Kernel, None] = {}
     for kernel in _iterate_kernels(subjects, settings, arch):
@@ -24,40 +118,95 @@ def find_named_kernels(subjects: Sequence[str], settings: Sequence[str], arch: s
             break
         chosen[kernel] = None
     if not chosen:
-        raise InvalidValueError(f"none of these kernels is legal on {arch}: {', '.join(subjects)}")
+        raise InvalidValueError(
+            f"none of these kernels is legal on {arch}: {', '.join(each.text for each in subjects)}"
+        )
     return list(chosen)
 
 
-def _iterate_kernels(subjects: Sequence[str], settings: Sequence[str], arch: str) -> Iterator[Kernel]:
+def _iterate_kernels(subjects: Sequence[NamedKernels], settings: Sequence[str], arch: str) -> Iterator[Kernel]:
     for subject in subjects:
-        yield from _find_members(subject, settings, arch)
+        yield from subject.list_kernels(settings, arch)
 
 
-def _find_members(subject: str, settings: Sequence[str], arch: str) -> Iterable[Kernel]:
-    """The kernels that one argument names."""
-    from tilewright.ops import find_op, list_ops
-
-    ops = {op.name: op for op in list_ops()}
-    if subject in ops:
-        return make_set(ops[subject], DECLARED, make_declared_space(ops[subject], settings)).kernels(arch)
-    if subject.partition("-")[0] in ops:
-        kernel = resolve_kernel(subject, None, settings)
-        if kernel.arch != arch:
-            raise InvalidValueError(f"{kernel.slug} is a kernel for {kernel.arch}, but the device is a {arch}")
-        return [kernel]
-    op = _find_op(subject, list(ops.values()))
-    return apply_settings(find_op(op.name), find_set(op, subject), settings).kernels(arch)
+def resolve_subjects(texts: Iterable[str]) -> list[NamedKernels]:
+    """The meaning of each argument."""
+    return [resolve_subject(text) for text in texts]
 
 
-def _find_op(name: str, ops: Sequence[Op]) -> Op:
-    """The op that has a set of this name, or the op of a set file."""
-    from tilewright.ops import describe_plugin_failures, find_op
+def resolve_subject(text: str) -> NamedKernels:
+    """The meaning of an argument. `UnknownValueError` if it is neither an op nor a set nor a kernel."""
+    from tilewright.ops import describe_plugin_failures, find_op, list_ops, parse_kernel
     from tilewright.ops.kernel_set import load_kernel_set
 
-    if name.endswith(".toml") or "/" in name:
-        return find_op(load_kernel_set(name).op)
-    having = [op for op in ops if name in {**op.sets(), **op.spaces()}]
-    if not having:
-        known = [*(op.name for op in ops), *(n for op in ops for n in {**op.sets(), **op.spaces()})]
-        raise UnknownValueError("op, set or kernel", name, known, describe_plugin_failures())
-    return having[0]
+    ops = {op.name: op for op in list_ops()}
+    if text in ops:
+        return NamedKernels(text, ops[text])
+    if text.endswith(".toml") or "/" in text:
+        found = load_kernel_set(text)
+        return NamedKernels(text, find_op(found.op), found)
+    shortened = SHORTENED.search(text)
+    if shortened is not None or DIGEST.fullmatch(text):
+        kernel = find_by_digest(shortened[1] if shortened else text)
+        return NamedKernels(text, find_op(kernel.op), None, kernel)
+    if text.partition("-")[0] in ops and "-" in text:
+        kernel = parse_kernel(text)
+        return NamedKernels(text, ops[kernel.op], None, kernel)
+    for op in ops.values():
+        sets = {**op.sets(), **op.spaces()}
+        if text in sets:
+            return NamedKernels(text, op, sets[text])
+    known = [*ops, *(name for op in ops.values() for name in {**op.sets(), **op.spaces()})]
+    raise UnknownValueError("op, set or kernel", text, known, describe_plugin_failures())
+
+
+def find_by_digest(text: str) -> Kernel:
+    """The kernel whose digest begins with `text`, among the kernels in the store and in the preselected sets."""
+    from tilewright.ops import parse_kernel
+    from tilewright.ops.kernel import DIGEST_LENGTH
+
+    matching = {name for name in _list_built_names() if name.rpartition("-")[2].startswith(text)}
+    if len(text) < DIGEST_LENGTH or not matching:
+        matching.update(name for name in _list_preselected_names() if name.rpartition("-")[2].startswith(text))
+    if len(matching) == 1:
+        return parse_kernel(matching.pop())
+    if not matching:
+        raise InvalidValueError(_explain_unknown_digest(text))
+    names = sorted(matching)
+    more = [f"… and {len(names) - LISTED:,} more"] if len(names) > LISTED else []
+    listing = "\n".join(f"  {name}" for name in [*names[:LISTED], *more])
+    raise InvalidValueError(
+        f"{len(names):,} kernels have digests that begin with {text}. Write more digits:\n{listing}"
+    )
+
+
+def _list_built_names() -> Iterator[str]:
+    """The names of all kernels that the store has a build of."""
+    from tilewright.building.store.local import Store
+
+    names = (entry.name for entry in Store().list_entries())
+    return (name for name in names if re.search(r"-[0-9a-f]{12}$", name))
+
+
+@functools.cache
+def _list_preselected_names() -> tuple[str, ...]:
+    """The names of all kernels of all preselected sets: ten thousand, in about two seconds."""
+    from tilewright.ops import list_ops
+
+    sets = (kernel_set for op in list_ops() for kernel_set in op.sets().values())
+    return tuple(kernel.slug for kernel_set in sets for arch in kernel_set.archs for kernel in kernel_set.kernels(arch))
+
+
+def _explain_unknown_digest(text: str) -> str:
+    from tilewright.building.store.local import Store
+
+    store = Store()
+    for entry in store.list_entries():
+        if entry.key.startswith(text):
+            return (
+                f"{text} is the key of a build in the store, not the digest of a kernel. It is a build of {entry.name}"
+            )
+    return (
+        f"no known kernel has a digest that begins with {text}. Kernels are looked up in the preselected sets and in "
+        f"the store ({store.root}). Give the kernel's full name, or the op with -s."
+    )

@@ -13,13 +13,16 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.base.extras import require_packages
 from tilewright.cli.command import FILE, Option
-from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
-from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.kernel_choice import choose_kernels, explain_no_kernels, find_profile, find_sets, make_field_filter
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
+from tilewright.cli.gpu_option import LATE, make_gpu_option
+from tilewright.cli.kernel_arguments import KernelArguments, read_kernel_arguments
+from tilewright.cli.kernel_choice import make_field_filter
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_json, print_table
 from tilewright.cli.output_paths import OutputFile
+from tilewright.cli.problems import read_listed_problems
 from tilewright.cli.progress import report_progress
 from tilewright.cli.settings import make_setting_option
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -39,14 +42,12 @@ class PortfolioInput:
     files: tuple[Path, ...]
     file_format: str | None
     measured: Path | None
-    preselected: str | None
-    kernel_set: Path | None
-    profile: str | None
-    settings: tuple[str, ...]
+    named: KernelArguments
 
     @property
     def has_kernel_options(self) -> bool:
-        return any((self.preselected, self.kernel_set, self.profile, self.settings))
+        named = self.named
+        return not named.is_op or any((named.preselected, named.kernel_set, named.profile, named.settings))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +68,8 @@ class TimeTable:
         "tilewright portfolio grouped_conv --gpu gfx950 --measured sweep.parquet --keep 6",
     ),
 )
-@click.argument("op_name", metavar="OP")
-@make_gpu_option("arch_name", "Choose kernels for this GPU.", required=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@make_gpu_option("arch_name", "Choose kernels for this GPU.", default=LATE)
 @click.option(
     "--keep", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="Keep at most N kernels."
 )
@@ -103,10 +104,12 @@ class TimeTable:
 )
 @click.option("--out", type=OutputFile(".toml"), metavar="FILE", help="Write the kernels as a kernel-set file (.toml).")
 @add_json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     *,
-    op_name: str,
-    arch_name: str,
+    subjects: tuple[str, ...],
+    arch_name: str | None,
     keep: int,
     files: tuple[Path, ...],
     file_format: str | None,
@@ -129,20 +132,19 @@ def command(
 
     Times are predicted for the problems of --problems, without a GPU, or read from a table of
     measurements, where a pair without a time counts as unsupported. You select kernels with the
-    options of `build`, or with -s; with --measured they are those of the table. Problems that
+    arguments of `build`, or with -s; with --measured they are those of the table. Problems that
     take several kernels, one after the other, are not counted.
 
     --out writes the kernels with the most useful first; `build --kernel-set` reads the file.
     """
     from tilewright import arch as archs
-    from tilewright.ops import find_op
 
-    op, arch = find_op(op_name), archs.load(arch_name)
-    wanted = resolve_filters(op, command, filters)
-    asked = PortfolioInput(files, file_format, measured, preselected, kernel_set, profile, settings)
+    named = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, profile, settings)
+    op, arch = named.op, archs.load(named.resolve_gpu(arch_name))
+    asked = PortfolioInput(files, file_format, measured, named)
     _check_input(asked, plot)
     with report_progress(as_json=as_json):
-        times = (_predict_times if measured is None else _read_measured_times)(op, arch, asked, wanted)
+        times = (_predict_times if measured is None else _read_measured_times)(op, arch, asked)
         portfolio = _choose_portfolio(times, keep)
     kept = [times.kernels[place] for place in portfolio.order]
     title = f"{op.name} on {arch.name}: {format_count(len(times.us), 'problem')}, {times.kind} times"
@@ -179,25 +181,21 @@ def _check_input(asked: PortfolioInput, plot: Path | None) -> None:
         require_matplotlib("--plot")
 
 
-def _predict_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapping[str, tuple[str, ...]]) -> TimeTable:
-    from tilewright.ops.problem_list import read_problems
+def _predict_times(op: Op, arch: Arch, asked: PortfolioInput) -> TimeTable:
     from tilewright.select.portfolio import predict_times
 
-    problems = [problem for file in asked.files for problem in read_problems(op, file, asked.file_format)]
-    profile = find_profile(op, asked.profile)
     with report_task("choosing kernels"):
-        sets = find_sets(op, arch.name, asked.preselected, asked.kernel_set, profile, asked.settings)
-        kernels = list(choose_kernels(op, arch.name, sets, wanted, None, profile))
-    if not kernels:
-        raise InvalidValueError(explain_no_kernels(op, arch.name, wanted, asked.profile))
+        kernels = list(asked.named.choose_kernels(arch.name))
+    problems = [each for file in asked.files for each in read_listed_problems(op, kernels, file, asked.file_format)]
     return TimeTable(PREDICTED, kernels, predict_times(op, arch, kernels, problems))
 
 
-def _read_measured_times(op: Op, arch: Arch, asked: PortfolioInput, wanted: Mapping[str, tuple[str, ...]]) -> TimeTable:
+def _read_measured_times(op: Op, arch: Arch, asked: PortfolioInput) -> TimeTable:
     from tilewright.learn.read_times import collect_measured_times, read_times
     from tilewright.ops import parse_kernel
 
     assert asked.measured is not None
+    wanted = asked.named.wanted
     with report_task("reading measurements"):
         found = collect_measured_times(read_times(asked.measured), op.name, arch.name)
         kernels = [parse_kernel(name) for name in found.kernels]
@@ -261,9 +259,7 @@ def _print(op: Op, times: TimeTable, portfolio: Portfolio, kept: Sequence[Kernel
     click.echo(f"\n{few}: {100 * portfolio.coverage[-1]:.2f} % of the best on average{enough}")
     left = document["problems"] - document["computable"]
     if left:
-        click.echo(
-            f"not counted, since none of the kernels computes them alone: {format_count(left, 'problem')}", err=True
-        )
+        print_remark(f"not counted, since none of the kernels computes them alone: {format_count(left, 'problem')}")
 
 
 def _compare_kernels(op: Op, kernels: Sequence[Kernel]) -> tuple[list[str], str]:

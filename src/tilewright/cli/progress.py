@@ -7,12 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
 from tilewright.base import events
+from tilewright.cli.verbosity import Verbosity, get_verbosity
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -129,6 +130,36 @@ class LongTaskLines:
             passed += wait
 
 
+class VerboseLines:
+    """Prints a line for each event, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._starts: dict[str, float] = {}
+        self._done: Counter[str] = Counter()
+        self._totals: dict[str, int | None] = {}
+
+    def __call__(self, event: events.Event) -> None:
+        print_notice(event)
+        if isinstance(event, events.Started):
+            self._starts[event.task], self._totals[event.task] = time.monotonic(), event.total
+            self._done[event.task] = 0
+            self._print(f"{event.task}: started" + ("" if event.total is None else f", {event.total:,} steps"))
+        elif isinstance(event, events.Advanced):
+            self._done[event.task] += event.done
+            total = self._totals.get(event.task)
+            count = f"{self._done[event.task]:,}" + ("" if total is None else f" of {total:,}")
+            self._print(": ".join(filter(None, (event.task, " ".join(filter(None, (count, event.detail)))))))
+        elif isinstance(event, events.Finished):
+            seconds = time.monotonic() - self._starts.pop(event.task, self._began)
+            self._print(f"{event.task}: finished after {seconds:.2f} s")
+        elif isinstance(event, events.Detail):
+            self._print(event.message)
+
+    def _print(self, text: str) -> None:
+        click.echo(f"{time.monotonic() - self._began:8.2f} s  {text}", err=True)
+
+
 def _make_progress() -> Progress:
     from rich.console import Console
     from rich.progress import (
@@ -176,12 +207,19 @@ def format_duration(seconds: float) -> str:
 def report_progress(
     *, as_json: bool = False, lines: bool = False, steps: bool = False, after_s: float | None = None
 ) -> Iterator[None]:
-    """Show the progress of the `with` block if stderr is a terminal; always print notices.
+    """Show the progress of the `with` block if stderr is a terminal, and print notices.
+
+    With -q neither is printed. With -v every event is a line, also in a terminal and with --json.
 
     If stderr is not a terminal, `lines` prints the progress as a line now and then, and so does `steps`, also for tasks
     that only count steps. `after_s` is for work that does not report progress: it prints a line for each task that has
     run for that many seconds.
     """
+    verbosity = get_verbosity()
+    if verbosity is not Verbosity.NORMAL:
+        with events.add_listener(VerboseLines()) if verbosity is Verbosity.VERBOSE else nullcontext():
+            yield
+        return
     if after_s is not None and not as_json and not sys.stderr.isatty():
         with events.add_listener(LongTaskLines(after_s)):
             yield

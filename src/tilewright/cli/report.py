@@ -12,6 +12,7 @@ from tilewright.cli.command import Command, Option
 from tilewright.cli.output import add_json_option, format_count, print_json
 from tilewright.cli.output_paths import OutputFile
 from tilewright.cli.progress import report_progress
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.bench.journal_lines import DamagedLine
@@ -61,7 +62,7 @@ def command(*, sources: tuple[Path, ...], out: Path, title: str, as_json: bool) 
         )
         return
     for note in notes:
-        click.echo(note, err=True)
+        print_remark(note)
     click.echo(
         f"{out}: {format_count(made.results, 'result')}, {made.right:,} right, {out.stat().st_size / 2**20:.1f} MiB"
     )

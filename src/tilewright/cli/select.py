@@ -10,12 +10,12 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import FILE
-from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options, resolve_filters
-from tilewright.cli.gpu_option import make_gpu_option
-from tilewright.cli.kernel_choice import choose_kernels, explain_no_kernels, find_sets
+from tilewright.cli.command import FILE, make_jobs_option
+from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
+from tilewright.cli.gpu_option import LATE, make_gpu_option
+from tilewright.cli.kernel_arguments import read_kernel_arguments
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_heading, print_json, print_table
-from tilewright.cli.problems import read_problem
+from tilewright.cli.problems import read_open_problem
 from tilewright.cli.progress import report_progress
 from tilewright.cli.settings import make_setting_option
 
@@ -31,21 +31,22 @@ NAMED = 3
 @click.command(
     cls=FilterCommand,
     examples=(
-        "tilewright select gemm --gpu gfx942 --preselected fp16_rcr_essential \\",
-        "    --problem m=4096,n=4096,k=4096,dtype=fp16,layout=rcr --explain",
+        "tilewright select fp16_rcr_essential --gpu gfx942 --problem m=4096,n=4096,k=4096 --explain",
         "tilewright select grouped_conv --gpu gfx950 --datatype bf16 --explain --top 5 \\",
         "    --problem direction=forward,n=32,c=64,k=64,input_size=56x56,filter_size=3x3,pad=1,dtype=bf16",
     ),
 )
-@click.argument("op_name", metavar="OP")
-@make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", required=True)
-@click.option("--problem", "text", required=True, metavar="FIELD=N,…", help="The problem with all its fields.")
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", default=LATE)
+@click.option(
+    "--problem", "text", required=True, metavar="FIELD=N,…", help="The problem: all fields that the kernels do not fix."
+)
 @add_filter_options
 @add_set_options("Choose from")
 @make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Choose from the first N kernels.")
 @click.option("--build", is_flag=True, help="Build the kernels and use their actual registers and LDS.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel, with --build.")
+@make_jobs_option("Run N compilers in parallel, with --build.")
 @click.option("--pad", is_flag=True, help="Also use kernels that compute a larger, padded problem.")
 @click.option("--tuned", type=FILE, metavar="FILE", help="Use a table of measured winners (.json).")
 @click.option(
@@ -68,8 +69,8 @@ NAMED = 3
 def command(
     ctx: click.Context,
     *,
-    op_name: str,
-    gpu_target: str,
+    subjects: tuple[str, ...],
+    gpu_target: str | None,
     text: str,
     preselected: str | None,
     kernel_set: Path | None,
@@ -88,29 +89,28 @@ def command(
 ) -> None:
     """Show which kernel is selected for a problem, and why.
 
-    Kernels come from a set, from a space that -s declares, or from all preselected sets of OP for the
-    GPU. They need not be built.
+    KERNELS are preselected sets, kernel-set files (.toml), and kernel names or digests; a kernel name
+    contains its GPU. Or KERNELS is an op: its kernels come from --preselected or --kernel-set, from a
+    space that -s declares, or from all its preselected sets for the GPU. They need not be built.
+
     Kernels that do not support the problem are rejected. The others are ranked by measurements of
     exactly this problem (--tuned), by an estimate that needs no measurements, and by a learned model
     where one covers such problems. Times are in microseconds.
 
     The exit code is 2 if no kernel supports the problem; the message names the nearest kernels.
     """
-    from tilewright.ops import find_op
     from tilewright.registry.registry import Registry
 
     if no_bundles and bundles:
         raise InvalidValueError("--bundle and --no-bundles exclude each other: give one of them")
-    op = find_op(op_name)
-    problem = read_problem(op, None, text)
-    wanted = resolve_filters(op, ctx.command, filters)
     with report_progress(as_json=as_json):
         with report_task("choosing kernels"):
-            sets = find_sets(op, gpu_target, preselected, kernel_set, None, settings)
-            kernels = choose_kernels(op, gpu_target, sets, wanted, limit)
-        if not kernels:
-            raise InvalidValueError(explain_no_kernels(op, gpu_target, wanted, None))
-        registry = Registry.of(list(kernels))
+            given = [pair.partition("=")[0] for pair in text.split(",")]
+            asked = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, None, settings, given)
+            gpu = asked.resolve_gpu(gpu_target)
+            kernels = list(asked.choose_kernels(gpu, limit))
+            problem = read_open_problem(asked.op, kernels, text)
+        registry = Registry.of(kernels)
         if build:
             registry = registry.build(jobs)
         if no_bundles or bundles:
@@ -118,7 +118,7 @@ def command(
         if tuned is not None:
             registry = registry.with_tuned(tuned)
         with report_task("ranking kernels"):
-            selection = _select_kernels(registry, problem, gpu_target, pad, build)
+            selection = _select_kernels(registry, problem, gpu, pad, build)
     if as_json:
         print_json(_to_json(selection, top))
     elif explain:

@@ -7,28 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
-from tilewright.cli.gpu_option import make_gpu_option
+from tilewright.base.errors import InvalidValueError, choose
+from tilewright.cli.defaults import complete_fields
 
 if TYPE_CHECKING:
-    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.fields import ConfigBase
     from tilewright.ops.op import Op
     from tilewright.ops.space import Space
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def add_subject_options(command: F) -> F:
-    """Add SUBJECT, --gpu and -s, which name one kernel."""
-    for decorate in reversed(
-        (
-            click.argument("subject", metavar="OP|KERNEL"),
-            make_gpu_option("arch", "The GPU. It is required for an op; a kernel name contains it."),
-            make_setting_option("VALUE", "Set a field of the config. May be repeated."),
-        )
-    ):
-        command = decorate(command)
-    return command
 
 
 def make_setting_option(values: str, text: str) -> Callable[[F], F]:
@@ -49,37 +36,28 @@ def read_settings(texts: Iterable[str]) -> dict[str, str]:
     return settings
 
 
-def resolve_kernel(subject: str, arch: str | None, texts: Iterable[str]) -> Kernel:
-    """The kernel of a name or of an op with settings. Settings change fields of a named kernel."""
-    from tilewright import arch as gpus
-    from tilewright.ops import describe_plugin_failures, find_op, list_ops, parse_kernel
+def make_declared_config(op: Op, settings: Mapping[str, str]) -> ConfigBase:
+    """The config that settings and the project's defaults give. An error lists all missing fields."""
+    values = _expand_settings(op, {**settings, **complete_fields(op, settings)})
+    _check_values(op, values)
+    _require_all(op, values)
+    return op.make_config(**values)
 
-    settings = read_settings(texts)
-    names = [op.name for op in list_ops()]
-    if subject in names:
-        op = find_op(subject)
-        if arch is None:
-            known = ", ".join(gpus.arch_names())
-            raise InvalidValueError(f"no GPU is given for {subject}: use --gpu GPU. Known: {known}.")
-        values = _expand_settings(op, settings)
-        _check_values(op, values)
-        _require_all(op, values)
-    elif subject.partition("-")[0] in names:
-        named = parse_kernel(subject)
-        op = find_op(named.op)
-        arch = arch or named.arch
-        values = {n: getattr(named.config, n) for n in op.field_names} | _expand_settings(op, settings)
-    else:
-        raise UnknownValueError("op", subject.partition("-")[0], names, describe_plugin_failures())
-    gpus.load(arch)  # report an unknown GPU before any other error
-    return op.make_kernel(op.make_config(**values), arch)
+
+def change_config(op: Op, config: ConfigBase, settings: Mapping[str, str]) -> ConfigBase:
+    """A config with other values for the fields that settings name."""
+    return op.make_config(**{name: getattr(config, name) for name in op.field_names} | _expand_settings(op, settings))
 
 
 def make_declared_space(op: Op, texts: Iterable[str]) -> Space:
-    """The space of an op that settings declare: values separated by commas, or `*`. Other fields are `*`."""
+    """The space of an op that settings declare: values separated by commas, or `*`. Other fields are `*`.
+
+    The project's defaults are settings, too.
+    """
     from tilewright.ops.space import Space
 
-    return Space(op, read_values(op, texts))
+    declared = read_values(op, texts)
+    return Space(op, declared | {name: [value] for name, value in complete_fields(op, declared).items()})
 
 
 def read_values(op: Op, texts: Iterable[str]) -> dict[str, Any]:

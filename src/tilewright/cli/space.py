@@ -13,8 +13,9 @@ import click
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import report_task
 from tilewright.cli.command import FILE, Command, Option
-from tilewright.cli.gpu_option import make_gpu_option
+from tilewright.cli.gpu_option import PROJECT, make_gpu_option
 from tilewright.cli.kernel_choice import DECLARED, DEFAULT, apply_settings, find_set, make_set, read_tile_engine_space
+from tilewright.cli.named_kernels import NamedKernels, resolve_subject
 from tilewright.cli.output import add_json_option, format_count, print_heading, print_json, print_table
 from tilewright.cli.progress import PATIENCE_IN_LOGS_S, report_progress
 from tilewright.cli.settings import make_declared_space, make_setting_option
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @click.command(
     cls=Command,
     examples=(
-        "tilewright space gemm --gpu gfx942,gfx950 --set fp16_rcr_essential",
+        "tilewright space fp16_rcr_essential --gpu gfx942,gfx950",
         "tilewright space gemm --gpu gfx942 -s variant=standard -s dtype=fp16,bf16 \\",
         "    -s layout=rcr -s 'block=*' -s waves=2x2x1,4x1x1 -s 'mma=*' -s 'pipeline=*' \\",
         "    -s 'scheduler=*' -s 'epilogue=*' --sample 5",
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
         "tilewright space fmha --gpu gfx942,gfx950 --by family",
     ),
 )
-@click.argument("op_name", metavar="OP")
-@make_gpu_option("archs", "Count for these GPUs.", required=True, several=True)
+@click.argument("subject", metavar="OP|SET")
+@make_gpu_option("archs", "Count for these GPUs.", required=True, default=PROJECT, several=True)
 @make_setting_option(
     "VALUES", "Set the values of a field, separated by commas, or '*' for all worth trying. May be repeated."
 )
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 @add_json_option
 def command(
     *,
-    op_name: str,
+    subject: str,
     archs: tuple[str, ...],
     settings: tuple[str, ...],
     set_name: str | None,
@@ -79,17 +80,17 @@ def command(
 ) -> None:
     """Count legal kernels of a space, and those each rule removed.
 
-    A space is declared with -s, or comes from --set (then -s changes fields of it) or
+    A space is declared with -s, or comes from SET or --set (then -s changes fields of it), or from
     --tile-engine. Without these options it is the op's space `default`, or the space of all values
     if the op has none. A combination that breaks several rules is counted at the first of them.
     """
     from tilewright import arch as gpus
-    from tilewright.ops import find_op
 
-    op = find_op(op_name)
+    named = resolve_subject(subject)
+    op = named.op
     for name in archs:
         gpus.load(name)
-    kernel_set = _find_kernel_set(op, settings, set_name, tile_engine)
+    kernel_set = _find_kernel_set(named, settings, set_name, tile_engine)
     field = choose(f"field of {op.name}", by or op.kinds[0], op.field_names)
     started = time.perf_counter()
     with report_progress(as_json=as_json, after_s=PATIENCE_IN_LOGS_S):
@@ -109,7 +110,18 @@ def command(
             click.echo("\n".join(slugs))
 
 
-def _find_kernel_set(op: Op, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None) -> KernelSet:
+def _find_kernel_set(
+    named: NamedKernels, settings: tuple[str, ...], set_name: str | None, tile_engine: Path | None
+) -> KernelSet:
+    op = named.op
+    if not named.is_op and (set_name or tile_engine):
+        raise InvalidValueError(f"{named.text} and --set or --tile-engine both name kernels: give one of them")
+    if named.kernel is not None:
+        raise InvalidValueError(
+            f"{named.text} is one kernel, not a space. `tilewright check {named.text}` explains it."
+        )
+    if named.kernel_set is not None:
+        return apply_settings(op, named.kernel_set, settings)
     if set_name is not None and tile_engine is not None:
         raise InvalidValueError("--set and --tile-engine exclude each other: give one of them")
     if set_name is not None:

@@ -14,6 +14,7 @@ from tilewright.cli.output import add_json_option, format_count, mark_good, prin
 from tilewright.cli.output_paths import OutputFolder
 from tilewright.cli.progress import format_duration, report_progress
 from tilewright.cli.sweep_options import INTERRUPTED, SweepArguments, add_problem_options, add_sweep_options, run_sweep
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.bench.plan import SweepPlan
@@ -64,8 +65,8 @@ def command(
 ) -> None:
     """Measure kernels on problems and keep every result.
 
-    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Each is
-    measured on each problem of its kind, and built while others run. Every result is verified first;
+    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml), or an op with -s.
+    Each is measured on each problem of its kind, and built while others run. Every result is verified first;
     then it is timed on a GPU, and counted on an emulated device. A replayed device answers from
     records; without KERNELS and problems it replays all of them.
 
@@ -159,6 +160,6 @@ def _print(plan: SweepPlan, out: Path, summary: SweepSummary) -> None:
     ]
     print_facts(facts)
     if summary.left:
-        click.echo("\nRun the same command to resume.", err=True)
+        print_remark("\nRun the same command to resume.")
     else:
         click.echo(mark_good("complete"))

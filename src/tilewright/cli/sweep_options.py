@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import FILE, Option
+from tilewright.cli.command import FILE, Option, is_given
 from tilewright.cli.measure_options import MeasureArguments, add_measure_options
 
 if TYPE_CHECKING:
@@ -52,11 +53,11 @@ def add_problem_options(command: F) -> F:
     return command
 
 
-def add_sweep_options(command: F) -> F:
+def add_sweep_options(command: F, *, device_default: bool = True) -> F:
     """Add the options of a measurement and those of a sweep."""
     for decorate in reversed(
         (
-            add_measure_options,
+            functools.partial(add_measure_options, device_default=device_default),
             click.option("--retry-failed", is_flag=True, help="Measure failed tasks again."),
             click.option(
                 "--quarantine",
@@ -131,10 +132,11 @@ def _make_executor(plan: SweepPlan, asked: MeasureArguments, kept_away: Quaranti
         return LocalExecutor(
             asked.list_slots(plan.devices), asked.make_worker_config(), jobs=asked.jobs, refuse=kept_away.reject_task
         )
-    for option, given in (("--workers", asked.workers), ("--jobs", asked.jobs)):
-        if given is not None:
+    ctx = click.get_current_context()
+    for option in ("workers", "jobs"):
+        if is_given(ctx, option):
             raise InvalidValueError(
-                f"{option} is for this machine only: on a cluster each node has processors for devices and builds "
+                f"--{option} is for this machine only: on a cluster each node has processors for devices and builds "
                 "(ray start --num-cpus N; TILEWRIGHT_JOBS for --cluster local)"
             )
     from tilewright.bench.cluster.executor import ClusterExecutor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,7 +57,7 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
     help="Kernels to sweep, as for `tilewright sweep`. May be repeated.",
 )
 @add_problem_options
-@add_sweep_options
+@functools.partial(add_sweep_options, device_default=False)
 @add_json_option
 @click.pass_context
 def command(

@@ -12,8 +12,8 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import FILE, Command, Option
-from tilewright.cli.named_kernels import find_named_kernels
+from tilewright.cli.command import FILE, Command, Option, make_device_option, make_jobs_option
+from tilewright.cli.named_kernels import find_named_kernels, resolve_subjects
 from tilewright.cli.output import (
     add_json_option,
     format_count,
@@ -23,9 +23,17 @@ from tilewright.cli.output import (
     print_json,
     print_table,
 )
-from tilewright.cli.problems import AssignedProblems, assign_problems, get_fixed_fields, read_problem
+from tilewright.cli.problems import (
+    AssignedProblems,
+    assign_problems,
+    assign_texts,
+    get_fixed_fields,
+    read_listed_problems,
+    read_problem,
+)
 from tilewright.cli.progress import report_progress
 from tilewright.cli.settings import make_setting_option
+from tilewright.cli.verbosity import print_remark
 
 if TYPE_CHECKING:
     from tilewright.dispatch.verify import Check
@@ -71,14 +79,7 @@ class VerifyOptions:
     ),
 )
 @click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
-@click.option(
-    "--device",
-    "device_name",
-    cls=Option,
-    metavar="DEVICE",
-    show_default="TILEWRIGHT_DEVICE",
-    help="Run on gpu:0, emulated:gfx942, ….",
-)
+@make_device_option("device_name", "Run on gpu:0, emulated:gfx942, ….")
 @make_setting_option("VALUES", "Set the values of a field, for an op or to change a set. May be repeated.")
 @click.option(
     "--mode",
@@ -113,7 +114,7 @@ class VerifyOptions:
 @click.option("--trials", type=click.IntRange(1), metavar="N", help="Compute at most N trials per kernel.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Seed for random inputs.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Verify at most N kernels.")
-@click.option("--jobs", type=click.IntRange(1), metavar="N", help="Run N compilers in parallel.")
+@make_jobs_option("Run N compilers in parallel.")
 @add_json_option
 @click.pass_context
 def command(
@@ -135,8 +136,8 @@ def command(
 ) -> None:
     """Run kernels and compare every element with a reference.
 
-    KERNELS are kernel names, preselected sets, kernel-set files (.toml), or an op with -s. Kernels
-    that are not built are built first. Each runs on trials with edge cases: sizes of 1, primes, sizes
+    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml), or an op with -s.
+    Kernels that are not built are built first. Each runs on trials with edge cases: sizes of 1, primes, sizes
     around a tile, tails, splits, padded strides. The tolerance of an element is derived from types
     and sums; it is not a fixed number. "of limit" is the share of the tolerance that was used.
 
@@ -156,7 +157,7 @@ def command(
         raise InvalidValueError(f"--mode applies to emulated devices only; {device.name} is a GPU")
     how = VerifyOptions(device, Mode(mode or "strict") if device.kind == "emulated" else None, seed, jobs, as_json)
     with report_progress(as_json=as_json), report_task("choosing kernels"):
-        kernels = find_named_kernels(subjects, settings, device.arch.name, limit)
+        kernels = find_named_kernels(resolve_subjects(subjects), settings, device.arch.name, limit)
     asked = VerifyRequest(texts, file, file_format, trials)
     ctx.exit(0 if (_verify_together if together else _verify_each)(kernels, asked, how) else 1)
 
@@ -207,21 +208,21 @@ def _find_device(name: str | None) -> Device:
 
 
 def _read_listed_problems(kernels: Sequence[Kernel], asked: VerifyRequest) -> AssignedProblems | None:
-    """The problems of a file, assigned to kernels of their kind; None without a file."""
-    from tilewright.ops.problem_list import read_problems
+    """The problems of --problem or of a file, assigned to kernels of their kind; None without these."""
+    from tilewright.ops import find_op
     from tilewright.ops.problem_values import format_problem_value
 
     file = asked.file
     if file is None:
         if asked.file_format is not None:
             raise InvalidValueError("--format applies to files only: use it with --problems FILE")
-        return None
+        return assign_texts(kernels, asked.texts) if asked.texts else None
     if asked.texts or asked.trials:
         raise InvalidValueError("--problem, --problems and --trials exclude each other: give one of them")
     ops = sorted({kernel.op for kernel in kernels})
     if len(ops) > 1:
         raise InvalidValueError(f"{file} holds problems of one op, but the kernels are of {', '.join(ops)}")
-    listed = assign_problems(read_problems(ops[0], file, asked.file_format), kernels)
+    listed = assign_problems(read_listed_problems(find_op(ops[0]), kernels, file, asked.file_format), kernels)
     if not listed.tried:
         kind = ", ".join(
             f"{name} {format_problem_value(value)}"
@@ -242,7 +243,7 @@ def _run_checks(
     found = {}
     with report_task("kernels", len(registry.artifacts)) as advance:
         for kernel, artifact in registry.artifacts.items():
-            problems = listed.tried[kernel] if listed else _find_problems(kernel, asked, how)
+            problems = listed.tried[kernel] if listed else _list_trials(kernel, asked, how)
             found[kernel] = verify(kernel, artifact, how.device, problems, how.seed, how.mode)
             advance(kernel.slug)
     return found
@@ -263,12 +264,9 @@ def _read_whole_problems(kernels: Sequence[Kernel], asked: VerifyRequest) -> lis
     return [read_problem(find_op(ops[0]), None, text) for text in asked.texts]
 
 
-def _find_problems(kernel: Kernel, asked: VerifyRequest, how: VerifyOptions) -> list[Any]:
+def _list_trials(kernel: Kernel, asked: VerifyRequest, how: VerifyOptions) -> list[Any]:
     from tilewright.dispatch.plan import get_execution
-    from tilewright.ops import find_op
 
-    if asked.texts:
-        return [read_problem(find_op(kernel.op), kernel.config, text) for text in asked.texts]
     return list(get_execution(kernel.op).trials(kernel.config, how.device.arch)[: asked.trials])
 
 
@@ -292,11 +290,9 @@ def _list_untried(listed: AssignedProblems) -> dict[str, Any]:
 
 def _print_untried(listed: AssignedProblems) -> None:
     if listed.idle:
-        click.echo(f"not run, since no problem is of their kind: {format_count(len(listed.idle), 'kernel')}", err=True)
+        print_remark(f"not run, since no problem is of their kind: {format_count(len(listed.idle), 'kernel')}")
     if listed.left:
-        click.echo(
-            f"not tried, since no kernel is of their kind: {format_count(len(listed.left), 'problem')}", err=True
-        )
+        print_remark(f"not tried, since no kernel is of their kind: {format_count(len(listed.left), 'problem')}")
 
 
 def _describe_plan(check: Check) -> dict[str, Any]:

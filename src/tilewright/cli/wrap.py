@@ -15,6 +15,7 @@ from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_json
 from tilewright.cli.output_paths import OutputFolder
 from tilewright.cli.progress import report_progress
+from tilewright.cli.verbosity import set_verbosity
 
 if TYPE_CHECKING:
     from tilewright.codegen.build_files import BuildSystem
@@ -61,7 +62,7 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 )
 @click.option("--library", default=DEFAULT_LIBRARY, show_default=True, metavar="NAME", help="Build libNAME.so.")
 @click.option("--parallel/--no-parallel", default=True, show_default=True, help="Write several files at once.")
-@click.option("-v", "--verbose", is_flag=True, help="List every file.")
+@click.option("-v", "--verbose", is_flag=True, callback=set_verbosity, help="Print every step and every file.")
 @add_json_option
 def command(
     *,
