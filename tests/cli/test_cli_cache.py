@@ -20,6 +20,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import Notice, emit, report_task
 from tilewright.building.store.local import Store
 from tilewright.cli import progress as progress_module
+from tilewright.cli.app import root
 from tilewright.cli.cache import format_age, format_size, resolve_key
 
 KEYS = [digest_text(str(number)) for number in range(3)]
@@ -50,13 +51,23 @@ def test_ls_is_sorted_by_last_use(store: Store, run: Callable[..., Result], run_
     assert shown.splitlines()[-1].startswith("3 entries, ")
 
 
-def test_a_long_name_leaves_the_other_columns(store: Store, run: Callable[..., Result]) -> None:
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_long_name_leaves_the_other_columns_in_a_terminal(
+    columns: int, store: Store, run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They were squeezed to nothing once, and `cache show` had no key to take."""
-    key = digest_text("long")
-    store.put_content(key, "artifact", {"kernel.so": b"x" * 5000}, {"slug": "gemm-gfx942-" + "x" * 150})
+    key, name = digest_text("long"), "gemm-gfx942-" + "x" * 150
+    store.put_content(key, "artifact", {"kernel.so": b"x" * 5000}, {"slug": name})
     line = next(line for line in run("cache", "ls").stdout.splitlines() if "gemm-gfx942-" in line)
+    assert line.startswith(key[:12]) and line.endswith(name)  # not cut in a pipe
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with contextlib.redirect_stdout(shown), pytest.raises(SystemExit):
+        root.main(["cache", "ls"], prog_name="tilewright")
+    line = next(line for line in shown.getvalue().splitlines() if "gemm-gfx942-" in line)
     assert line.startswith(key[:12]) and "KiB" in line and " s " in line and "built" in line
-    assert len(line) <= 100 and line.endswith("…")
+    assert len(line) <= columns and line.endswith("…")
 
 
 @pytest.mark.parametrize(("order", "first"), [("size", 0), ("name", 1), ("age", 0), ("use", 2)])

@@ -6,12 +6,16 @@ import contextlib
 import io
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from tilewright.base.events import Detail, Notice, Working, emit, report_task
+from tilewright.base.events import Detail, Event, Notice, Working, add_listener, emit, report_task
+from tilewright.building.graph import write_graph
 from tilewright.cli import progress as module
 from tilewright.cli.command import Command
 from tilewright.cli.progress import report_progress
@@ -130,3 +134,14 @@ def test_a_failure_takes_the_display_away() -> None:
     assert "weaving" in shown
     time.sleep(0.2)
     assert terminal.getvalue() == shown
+
+
+def test_the_commands_of_compilers_are_details(tmp_path: Path) -> None:
+    """-v prints them before ninja starts."""
+    unit: Any = SimpleNamespace(key="0" * 32, texts=dict, kernel=SimpleNamespace(slug="gemm-1"))
+    work: Any = SimpleNamespace(unit=unit, make_command=lambda step: ("clang++", f"a {step}"))
+    seen: list[Event] = []
+    with add_listener(seen.append):
+        write_graph([work], tmp_path, preload=None, limit_s=60)
+    assert Detail("gemm-1, device: clang++ 'a device'") in seen
+    assert len(seen) == 3

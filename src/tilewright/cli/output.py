@@ -12,8 +12,10 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-# Output that does not go to a terminal is formatted for this many columns.
+# Help texts have at most this many columns.
 COLUMNS = 100
+# Tables that do not go to a terminal are as wide as their content: each row is one line, for grep and awk.
+PLAIN_COLUMNS = 1_000_000
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,7 +35,7 @@ def make_console() -> Console:
     """The console for tables. It has colours on terminals only, and does not interpret markup."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else COLUMNS
+    width = None if sys.stdout.isatty() else PLAIN_COLUMNS
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
@@ -54,8 +56,11 @@ def print_table(
     clipped: Sequence[str] = (),
     title: str = "",
 ) -> None:
-    """Print a table. Columns in `numbers` are right-aligned, those in `whole` are never wrapped, and
-    those in `clipped` are cut at the edge instead of wrapped."""
+    """Print a table. Columns in `numbers` are right-aligned.
+
+    In a terminal, columns in `whole` are never wrapped, and those in `clipped` are cut at the edge instead of wrapped.
+    Elsewhere, nothing is wrapped or cut, and each row is one line.
+    """
     from rich import box
     from rich.table import Table
 
@@ -65,7 +70,8 @@ def print_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
         header_style="bold",
-        expand=bool(clipped),  # so that clipped columns get the remaining width, and the others their own
+        # Clipped columns get the remaining width, and the others their own.
+        expand=bool(clipped) and sys.stdout.isatty(),
     )
     for heading in headings:
         table.add_column(
@@ -76,10 +82,18 @@ def print_table(
             ratio=1 if heading in clipped else None,
         )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(row if sys.stdout.isatty() else map(_flatten_cell, row)))
     if title:
         print_heading(title)
     _print_trimmed(table)
+
+
+def _flatten_cell(cell: RenderableType) -> RenderableType:
+    """A cell as one line without style."""
+    from rich.text import Text
+
+    text = cell.plain if isinstance(cell, Text) else cell
+    return " ".join(text.split("\n")) if isinstance(text, str) else text
 
 
 def print_heading(text: str) -> None:
