@@ -22,14 +22,8 @@ from wrap_stand_ins import (
 )
 
 from tilewright.base.errors import UnknownValueError
-from tilewright.codegen.build_files import (
-    BUILD_SYSTEMS,
-    BuildStep,
-    BuildSystem,
-    CompileRecipe,
-    LibraryTarget,
-    find_build_system,
-)
+from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, find_build_system
+from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe, LibraryTarget
 
 GOLDEN = Path(__file__).parent / "golden_wrap"
 NAMES = ["a.hpp", "b c.hpp", "d-e.hpp"]

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.codegen.build_files import cmake, make, ninja
-from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe, LibraryTarget
-
-__all__ = ["BUILD_SYSTEMS", "BuildStep", "BuildSystem", "CompileRecipe", "LibraryTarget", "find_build_system"]
-
+from tilewright.codegen.build_files.recipe import LibraryTarget
 
 # Characters with a special meaning in dependency files that the tools do not escape: a name with one of them is split
 # or read as a rule. Determined by building with each printable character in a file name and in a folder name, with
