@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tilewright.building.pack.manifest import read_pack
     from tilewright.building.pack.write import write_pack
     from tilewright.building.store.local import Store
-    from tilewright.building.store.tiers import Tiers
+    from tilewright.building.store.tiers import Tiers, open_tiers
     from tilewright.building.toolchain import Toolchain, find_toolchain
 else:
     __getattr__, __dir__ = import_on_use(
@@ -21,7 +21,7 @@ else:
             "tilewright.building.pack.manifest": ("read_pack",),
             "tilewright.building.pack.write": ("write_pack",),
             "tilewright.building.store.local": ("Store",),
-            "tilewright.building.store.tiers": ("Tiers",),
+            "tilewright.building.store.tiers": ("Tiers", "open_tiers"),
             "tilewright.building.toolchain": ("Toolchain", "find_toolchain"),
         },
     )
@@ -32,6 +32,7 @@ __all__ = [
     "Toolchain",
     "compile_device",
     "find_toolchain",
+    "open_tiers",
     "read_pack",
     "write_pack",
 ]
