@@ -15,7 +15,7 @@ from tilewright.building.store.local import Store
 from tilewright.building.store.manifest import LOG
 from tilewright.building.store.regular import hash_regular
 
-_FOREIGN = "foreign"  # used where there is no key
+_FOREIGN = "foreign"  # used without a key
 
 
 @dataclass(frozen=True)
