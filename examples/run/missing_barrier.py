@@ -10,11 +10,8 @@ from pathlib import Path
 import numpy as np
 
 import tilewright as tw
-from tilewright.building.compile import compile_device
-from tilewright.building.toolchain import find_toolchain
-from tilewright.emulator.device import EmulatedDevice
-from tilewright.emulator.launch import Extent, Launch, Mode
-from tilewright.emulator.memory import Memory
+from tilewright.building import compile_device, find_toolchain
+from tilewright.emulator import EmulatedDevice, Extent, Launch, Memory, Mode
 
 SOURCE = """
 #include <hip/hip_runtime.h>

@@ -3,8 +3,7 @@
 from itertools import islice
 
 import tilewright as tw
-from tilewright.dispatch.verify import verify
-from tilewright.emulator.launch import Mode
+from tilewright.emulator import Mode
 
 GPU = "gfx942"
 kernels = list(islice(tw.gemm.OP.sets()["fp16_rcr_latency"].kernels(GPU), 2))
@@ -13,7 +12,7 @@ device = tw.Device(f"emulated:{GPU}")
 checks = []
 for kernel in kernels:
     problems = tw.gemm.OP.execution.trials(kernel.config, device.arch)[:4]
-    checks += verify(kernel, registry.artifact(kernel), device, problems, mode=Mode.STRICT)
+    checks += tw.verify(kernel, registry.artifact(kernel), device, problems, mode=Mode.STRICT)
 for check in checks:
     problem, counters = check.problem, check.counters
     print(

@@ -10,14 +10,16 @@ from itertools import islice
 from pathlib import Path
 
 import tilewright as tw
-from tilewright.bench.executor import WorkerConfig
-from tilewright.bench.local import LocalExecutor
-from tilewright.bench.measure import TimingSettings
-from tilewright.bench.plan import SweepPlan, parse_problem
-from tilewright.bench.report.page import write_report
-from tilewright.bench.sources import open_sources
-from tilewright.bench.sweep import sweep
-from tilewright.bench.versions import format_versions
+from tilewright.bench import (
+    LocalExecutor,
+    SweepPlan,
+    TimingSettings,
+    WorkerConfig,
+    format_versions,
+    open_sources,
+    parse_problem,
+    write_report,
+)
 
 GPU, DEVICE = "gfx942", "emulated:gfx942"
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="tilewright-sweep-"))
@@ -27,7 +29,7 @@ problems = [tw.gemm.Problem(m=m, n=128, k=256, dtype="fp16", layout="rcr") for m
 settings = asdict(TimingSettings(mode="fast"))
 plan = SweepPlan(problems, kernels, {DEVICE: GPU}, settings, format_versions(DEVICE))
 
-summary = sweep(plan, folder / "journal", LocalExecutor([(DEVICE, GPU)], WorkerConfig(settings)))
+summary = tw.sweep(plan, folder / "journal", LocalExecutor([(DEVICE, GPU)], WorkerConfig(settings)))
 print(f"{summary.done} measured now, {summary.failed} failed, {summary.known} known before")
 
 found = open_sources(folder / "journal")

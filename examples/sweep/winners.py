@@ -4,9 +4,8 @@ The times are made up: a sweep on a GPU would have journalled them.
 """
 
 import tilewright as tw
-from tilewright.bench.record import Record, Task, TimeStats
-from tilewright.bench.tune import compute_gains, group_times, make_tuned_table
-from tilewright.ops.problem_values import dump_problem
+from tilewright.bench import Record, Task, TimeStats, compute_gains, group_times, make_tuned_table
+from tilewright.ops import dump_problem
 
 GPU = "gfx942"
 kernels = list(tw.gemm.OP.sets()["fp16_rcr_compute"].kernels(GPU))

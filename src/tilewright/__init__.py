@@ -9,21 +9,53 @@ Names are imported on first use, so `import tilewright` costs next to nothing.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tilewright.base.lazy_names import import_on_use
+
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tilewright.arch import arch_names, load
+    from tilewright.bench.measure import measure
+    from tilewright.bench.sweep import sweep
     from tilewright.building.inspect import inspect_kernel
     from tilewright.codegen.render import render
     from tilewright.dispatch.tensors import view_on
+    from tilewright.dispatch.verify import verify
     from tilewright.ops import explain, fits, fmha, gemm, grouped_conv, kernel_of, parse_kernel, suggest
     from tilewright.ops.kernel_set import load_kernel_set
     from tilewright.ops.problem_list import read_problems
     from tilewright.registry.registry import Registry, build
     from tilewright.runtime.device import Device, devices
-
-__version__ = "0.1.0"
+else:
+    __getattr__, __dir__ = import_on_use(
+        __name__,
+        {
+            "tilewright.arch": ("arch_names", "load"),
+            "tilewright.bench.measure": ("measure",),
+            "tilewright.bench.sweep": ("sweep",),
+            "tilewright.building.inspect": ("inspect_kernel",),
+            "tilewright.codegen.render": ("render",),
+            "tilewright.dispatch.tensors": ("view_on",),
+            "tilewright.dispatch.verify": ("verify",),
+            "tilewright.ops": (
+                "explain",
+                "fits",
+                "fmha",
+                "gemm",
+                "grouped_conv",
+                "kernel_of",
+                "parse_kernel",
+                "suggest",
+            ),
+            "tilewright.ops.kernel_set": ("load_kernel_set",),
+            "tilewright.ops.problem_list": ("read_problems",),
+            "tilewright.registry.registry": ("Registry", "build"),
+            "tilewright.runtime.device": ("Device", "devices"),
+        },
+        own=("__version__",),
+    )
 
 __all__ = [
     "Device",
@@ -41,42 +73,12 @@ __all__ = [
     "kernel_of",
     "load",
     "load_kernel_set",
+    "measure",
     "parse_kernel",
     "read_problems",
     "render",
     "suggest",
+    "sweep",
+    "verify",
     "view_on",
 ]
-
-_HOMES = {
-    "arch_names": "tilewright.arch",
-    "load": "tilewright.arch",
-    "inspect_kernel": "tilewright.building.inspect",
-    "render": "tilewright.codegen.render",
-    "explain": "tilewright.ops",
-    "fits": "tilewright.ops",
-    "fmha": "tilewright.ops",
-    "gemm": "tilewright.ops",
-    "grouped_conv": "tilewright.ops",
-    "kernel_of": "tilewright.ops",
-    "parse_kernel": "tilewright.ops",
-    "suggest": "tilewright.ops",
-    "load_kernel_set": "tilewright.ops.kernel_set",
-    "read_problems": "tilewright.ops.problem_list",
-    "Registry": "tilewright.registry.registry",
-    "build": "tilewright.registry.registry",
-    "Device": "tilewright.runtime.device",
-    "devices": "tilewright.runtime.device",
-    "view_on": "tilewright.dispatch.tensors",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'tilewright' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

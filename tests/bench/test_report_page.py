@@ -202,7 +202,7 @@ def test_models_of_one_architecture_are_told_apart() -> None:
 
 
 def test_nothing_is_an_error() -> None:
-    with pytest.raises(InvalidValueError, match="there are no results to report"):
+    with pytest.raises(InvalidValueError, match="it has no results to report"):
         make_report([])
 
 
@@ -281,5 +281,5 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     result = run("report", tmp_path / "empty", "--out", tmp_path / "page.html")
     assert result.exit_code == 2
-    assert "there are no results to report" in result.stderr
+    assert "it has no results to report" in result.stderr
     assert not (tmp_path / "page.html").exists()

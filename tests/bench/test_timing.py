@@ -86,7 +86,7 @@ def test_what_is_no_time_is_refused(bad: float) -> None:
 
 
 def test_nothing_cannot_be_summarised() -> None:
-    with pytest.raises(InvalidValueError, match="no samples"):
+    with pytest.raises(InvalidValueError, match="the list of samples is empty"):
         compute_time_stats([])
 
 

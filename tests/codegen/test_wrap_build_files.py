@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -22,14 +23,8 @@ from wrap_stand_ins import (
 )
 
 from tilewright.base.errors import UnknownValueError
-from tilewright.codegen.build_files import (
-    BUILD_SYSTEMS,
-    BuildStep,
-    BuildSystem,
-    CompileRecipe,
-    LibraryTarget,
-    find_build_system,
-)
+from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, find_build_system
+from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe, LibraryTarget, MachinePath
 
 GOLDEN = Path(__file__).parent / "golden_wrap"
 NAMES = ["a.hpp", "b c.hpp", "d-e.hpp"]
@@ -151,6 +146,24 @@ def test_another_compiler_can_be_put_in(how: str, built: Path, tmp_path: Path, m
         subprocess.run([tool("cmake"), "-B", "build", f"-DTILEWRIGHT_CXX={other}"], cwd=built, check=True)
     build(how, built, tmp_path / "log", *more)
     assert "#!/bin/sh" in (products_folder(how, built) / "libk.so").read_text()
+
+
+def test_cmake_can_replace_the_paths_of_the_machine_that_wrote_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = ("-I/opt/my ck/include", "-ffile-prefix-map=/opt/my ck/include=ck", "--rocm-path=/opt", "-I/opt/my ckx")
+    paths = (MachinePath("ROCM_PATH", "/opt"), MachinePath("TILEWRIGHT_CK_INCLUDE", "/opt/my ck/include"))
+    how = dataclasses.replace(recipe(stand_in_compiler(tmp_path), *flags), paths=paths)
+    out, log = tmp_path / "out", tmp_path / "log"
+    wrap_all(headers(tmp_path / "kernels", ["a.hpp"]), out, how, "cmake")
+    build("cmake-make", out, log)
+    assert set(flags) < set(log.read_text().splitlines())
+    log.unlink()
+    subprocess.run([tool("cmake"), "-B", "build", "-DTILEWRIGHT_CK_INCLUDE=/ck", "-DROCM_PATH=/r"], cwd=out, check=True)
+    build("cmake-make", out, log)
+    found = set(log.read_text().splitlines())
+    assert {"-I/ck", "-ffile-prefix-map=/ck=ck", "--rocm-path=/r", "-I/opt/my ckx"} < found
+    assert not {"-I/opt/my ck/include", "--rocm-path=/opt"} & found
 
 
 def test_as_a_part_of_another_cmake_project(tmp_path: Path) -> None:

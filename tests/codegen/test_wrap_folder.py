@@ -10,7 +10,7 @@ from wrap_stand_ins import headers, recipe, stand_in_compiler, wrap_all
 
 from tilewright.base import events
 from tilewright.base.errors import FileFormatError, InvalidValueError
-from tilewright.codegen.build_files import CompileRecipe
+from tilewright.codegen.build_files.recipe import CompileRecipe
 from tilewright.codegen.wrapper_folder import WRAPPERS_NAME
 
 ALL = ("cmake", "ninja", "make")

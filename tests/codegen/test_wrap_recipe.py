@@ -49,7 +49,14 @@ def test_without_rocm_code_objects_are_made_apart_and_embedded(bitcode: Path) ->
     for step in made.steps[:3]:
         assert Slot.UNIT in step.words
         assert list(step.words).count("-c") == 1
-    assert set(made.list_include_paths()) == {str(bitcode / "ck"), host.flags[host.flags.index("-include") + 1]}
+    compat = host.flags[host.flags.index("-include") + 1]
+    assert set(made.list_include_paths()) == {str(bitcode / "ck"), compat}
+    assert {each.variable: each.path for each in made.paths} == {
+        "TILEWRIGHT_CK_INCLUDE": str(bitcode / "ck"),
+        "TILEWRIGHT_COMPAT": compat,
+        "TILEWRIGHT_DEVICE_LIBS": str(bitcode),
+        "ROCM_PATH": str(bitcode / "rocm"),
+    }
 
 
 def test_rocm_compiles_in_one_call(tmp_path: Path) -> None:

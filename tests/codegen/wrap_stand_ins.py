@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildStep, CompileRecipe, find_build_system
+from tilewright.codegen.build_files import BUILD_SYSTEMS, find_build_system
+from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe
 from tilewright.codegen.wrapper_folder import WrapResult, wrap_kernels
 from tilewright.codegen.wrappers import KernelFolder, find_wrappers
 

@@ -11,8 +11,8 @@ from native_runs import Run, run
 
 import tilewright as tw
 from built_kernels import built
+from tilewright import Registry
 from tilewright.emulator.launch import Counters, Mode
-from tilewright.registry import Registry
 
 pytestmark = pytest.mark.compile
 

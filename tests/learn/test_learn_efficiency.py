@@ -59,7 +59,7 @@ def test_a_time_that_cannot_be_is_refused(wrong: float) -> None:
 def test_scores_and_rows_are_needed() -> None:
     with pytest.raises(InvalidValueError, match="1 scores are nan"):
         evaluate_scores([0, 0], [1.0, 2.0], [0, np.nan])
-    with pytest.raises(InvalidValueError, match="no measured row"):
+    with pytest.raises(InvalidValueError, match="all rows are without a time"):
         evaluate_scores([0], [np.nan], [0])
 
 

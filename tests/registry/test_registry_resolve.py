@@ -52,5 +52,5 @@ def test_a_set_without_a_legal_kernel_is_named() -> None:
 
 
 def test_an_empty_list_is_an_error() -> None:
-    with pytest.raises(InvalidValueError, match="the list is empty"):
+    with pytest.raises(InvalidValueError, match="the list of kernels is empty"):
         tw.build([], "gfx942")

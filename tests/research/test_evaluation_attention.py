@@ -31,7 +31,7 @@ def test_few_sequences_are_cut_and_many_are_not() -> None:
     few, many = shape(keys=8192), shape(sequences=512, tokens=512)
     assert attention.estimate_3d(few) < attention.estimate_2d(few) / 4
     assert attention.estimate_2d(many) < attention.estimate_3d(many)
-    assert not attention.takes_2d(few) and attention.takes_2d(many)
+    assert not attention.aiter_uses_2d(few) and attention.aiter_uses_2d(many)
 
 
 @pytest.mark.slow

@@ -192,7 +192,7 @@ def test_modules(scale: ScaleLibrary) -> None:
             assert hip.call("hipModuleLaunchKernel", *too_large, pointers, None) == 9
         with fault_of(GFX942, "argument 1 of 5 is missing", LaunchFault):
             assert hip.call("hipModuleLaunchKernel", *launch, (ctypes.c_void_p * 5)(pointers[0]), None) == 9
-        with fault_of(GFX942, "there is no kernel 'other'", LaunchFault):
+        with fault_of(GFX942, "kernel 'other' is missing", LaunchFault):
             assert hip.call("hipModuleGetFunction", ctypes.byref(ctypes.c_void_p()), module, b"other") == 500
         assert hip.call("hipModuleUnload", module) == 0
         assert hip.call("hipModuleUnload", module) == INVALID_HANDLE
@@ -219,7 +219,7 @@ def test_damaged_images(image: bytes) -> None:
 
 def test_a_library_without_code_for_the_gpu(scale: ScaleLibrary) -> None:
     assert scale.run(GFX950, 0, 0, 1) == 4
-    with pytest.raises(CodeObjectError, match="there is no code for gfx950, only for gfx942"):
+    with pytest.raises(CodeObjectError, match="the image has no code for gfx950, only for gfx942"):
         GFX950.raise_pending("nothing was kept")
     with fault_of(GFX950, "it is for gfx942", CodeObjectError):
         code = (scale.path.parent / "kernel.co").read_bytes()

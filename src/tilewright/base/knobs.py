@@ -1,7 +1,7 @@
 """All environment variables of Tilewright. No other module reads the environment.
 
 A knob is read at each use, so tests and users may change it at any time. An invalid value is an error that names the
-variable; there are no fallbacks.
+variable, without fallbacks.
 """
 
 from __future__ import annotations

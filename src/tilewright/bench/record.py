@@ -31,7 +31,7 @@ SCHEMA = 1
 LONGEST_MESSAGE = 2000
 
 OK = "ok"
-# Why there is no measurement. wrong: verification failed. fault: the device stopped the kernel. unsupported: the
+# Reasons for a missing measurement. wrong: verification failed. fault: the device stopped the kernel. unsupported: the
 # kernel does not support the problem. build_failed: it does not compile. timeout: it took longer than allowed.
 # crashed: its process died. out_of_memory: on the device or in the process. quarantined: it was not tried, because it
 # had failed too often. not_recorded: a replayed device has no such measurement.

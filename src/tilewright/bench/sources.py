@@ -21,7 +21,7 @@ from tilewright.ops import list_ops
 from tilewright.ops.measurement_files import ImportedTime, MeasurementReader
 from tilewright.ops.problem_values import dump_problem
 
-# With fewer values there are no deciles: minimum and maximum are used instead.
+# Fewer values do not have deciles: minimum and maximum are used instead.
 DECILES_FROM = 10
 # Public measurements of other kernels than ours, by their folder in ../shared/data.
 NOT_OURS: Mapping[str, str] = {

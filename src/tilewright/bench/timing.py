@@ -165,7 +165,7 @@ def compute_time_stats(
 ) -> TimeStats:
     """Median and spread of samples, in microseconds."""
     if not samples:
-        raise InvalidValueError("there are no samples to summarise")
+        raise InvalidValueError("the list of samples is empty: at least one is needed")
     for value in samples:
         if not (math.isfinite(value) and value > 0):
             raise InvalidValueError(f"a sample took {value} µs, must be finite and above 0")

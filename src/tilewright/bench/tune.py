@@ -191,7 +191,7 @@ def _check_times(passed: Mapping[str, int], caches: Mapping[bool, int], cold: bo
     if not (warm_times or cold_times):
         held = ", ".join(f"{count:,} {name}" for name, count in sorted(passed.items())) or "no records"
         advice = " An emulated device has counters and no times: measure on a GPU." if "counters" in passed else ""
-        raise InvalidValueError(f"no record holds a time, so there is no winner. There are: {held}.{advice}")
+        raise InvalidValueError(f"no record holds a time, so a winner cannot be chosen. There are: {held}.{advice}")
     if cold is None and warm_times and cold_times:
         raise InvalidValueError(
             f"{cold_times:,} times are with cold caches and {warm_times:,} with warm ones, which are not comparable. "

@@ -8,13 +8,16 @@ from itertools import chain
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError, choose
+from tilewright.base.knobs import ROCM_PATH
 from tilewright.building import ck_headers, flags
 from tilewright.building.discover import discover
 from tilewright.building.flags import HIP_LIBRARY
 from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain, find_toolchain
-from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, BuildStep, CompileRecipe, Slot
+from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, BuildStep, CompileRecipe, MachinePath, Slot
 
 KINDS = (ROCM, GPU_LESS)
+# The variable for the folder of CK's headers. TILEWRIGHT_CK, a setting of Tilewright, is the folder above it.
+CK_INCLUDE = "TILEWRIGHT_CK_INCLUDE"
 # One call of a ROCm compiler writes the whole object. With its newer driver, objects would need a special link step
 # that adds the device code, which ordinary linkers and build systems do not have.
 _WHOLE_OBJECT = ("-fPIC", "--no-offload-new-driver")
@@ -60,7 +63,13 @@ def make_gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> Compile
     embed = BuildStep(
         "embed", "(embedding)", ("-c",), ".fatbin.s", ".fatbin.o", needs, reads_headers=False, linked=True
     )
-    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (*device, host, embed), toolchain.link_flags())
+    return CompileRecipe(
+        str(toolchain.cxx),
+        _list_names(archs),
+        (*device, host, embed),
+        toolchain.link_flags(),
+        _list_paths(toolchain.flag_paths()),
+    )
 
 
 def make_rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
@@ -68,7 +77,8 @@ def make_rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileReci
     step = _make_whole_step([toolchain.device_flags(arch) for arch in archs])
     # The library stays on this machine, and programs that load it do not know HIP's folder.
     rpath = f"-Wl,-rpath,{toolchain.rocm_path}/lib"
-    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (step,), (rpath, *toolchain.link_flags()))
+    paths = _list_paths(toolchain.flag_paths())
+    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (step,), (rpath, *toolchain.link_flags()), paths)
 
 
 def make_hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:
@@ -86,7 +96,8 @@ def make_hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:
             for arch in archs
         ]
     )
-    return CompileRecipe("hipcc", _list_names(archs), (step,), (HIP_LIBRARY,))
+    paths = () if ck.path is None else (MachinePath(CK_INCLUDE, places.ck),)
+    return CompileRecipe("hipcc", _list_names(archs), (step,), (HIP_LIBRARY,), paths)
 
 
 def _make_whole_step(per_gpu: Sequence[Sequence[str]]) -> BuildStep:
@@ -95,6 +106,17 @@ def _make_whole_step(per_gpu: Sequence[Sequence[str]]) -> BuildStep:
     shared = [flag for flag in per_gpu[0] if flag not in _DEVICE_ONLY and flag not in targets]
     # hipcc compiles for the machine's GPU unless the command line names one.
     return BuildStep("compile", "", (*targets, *shared, *_WHOLE_OBJECT), WRAPPER_SUFFIX, ".o", linked=True)
+
+
+def _list_paths(found: flags.FlagPaths) -> tuple[MachinePath, ...]:
+    """List the paths of this machine in the flags."""
+    named = (
+        MachinePath(CK_INCLUDE, found.ck),
+        MachinePath("TILEWRIGHT_COMPAT", found.compat),
+        MachinePath("TILEWRIGHT_DEVICE_LIBS", found.bitcode),
+        MachinePath(ROCM_PATH.name, found.rocm),
+    )
+    return tuple(each for each in named if each.path)
 
 
 def _list_names(archs: Sequence[Arch]) -> tuple[str, ...]:

@@ -55,11 +55,11 @@ class Toolchain:
     def device_flags(self, arch: Arch, compat: str = "") -> tuple[str, ...]:
         """Flags that compile a source to a plain code object for `arch`. `compat` replaces the path of the
         compatibility header that is included first, where one is needed."""
-        return flags.device_flags(arch, self._flag_paths(compat), self._libraries(arch))
+        return flags.device_flags(arch, self.flag_paths(compat), self._libraries(arch))
 
     def host_flags(self, compat: str = "") -> tuple[str, ...]:
         """Flags of the host pass; the caller adds the action (-c, -fsyntax-only)."""
-        return flags.host_flags(self._flag_paths(compat))
+        return flags.host_flags(self.flag_paths(compat))
 
     def compat_files(self) -> dict[str, str]:
         """The compatibility header, if needed, as a file to store with other headers."""
@@ -102,7 +102,8 @@ class Toolchain:
         listed = parts.rocm if self.kind == ROCM else parts.gpu_less
         raise ToolchainError("\n".join(str(p) for p in listed if p.name == "bundler"))
 
-    def _flag_paths(self, compat: str) -> flags.FlagPaths:
+    def flag_paths(self, compat: str = "") -> flags.FlagPaths:
+        """The paths that the flags contain. `compat` replaces the path of the compatibility header."""
         front = (compat or str(flags.COMPAT)) if self.kind == GPU_LESS else ""
         return flags.FlagPaths(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), front)
 

@@ -13,8 +13,8 @@ from tilewright.base.digest import to_canonical_json
 from tilewright.base.document_values import expect_list_items, expect_table, expect_text
 from tilewright.base.documents import convert_read_errors, read_json
 from tilewright.base.errors import InvalidValueError
-from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, CompileRecipe, LibraryTarget
-from tilewright.codegen.build_files.recipe import HEADERS, OBJECT_LIST, PRODUCTS, RECIPE
+from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem
+from tilewright.codegen.build_files.recipe import HEADERS, OBJECT_LIST, PRODUCTS, RECIPE, CompileRecipe, LibraryTarget
 from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 from tilewright.codegen.folder import write_if_changed
 from tilewright.codegen.wrappers import Wrapper

@@ -224,7 +224,7 @@ def _describe_tensor(tensor: Tensor) -> str:
 def bind_selection(
     selection: Selection, device: Device, functions: Callable[[Kernel], Functions]
 ) -> tuple[Plan, BoundKernel | CallSequence]:
-    """The best choices as a plan, and the bound call that launches it; `UnsupportedError` if there is no choice."""
+    """The best choices as a plan, and the bound call that launches it; `UnsupportedError` without a choice."""
     execution = get_execution(selection.best.kernel.op)
     stages, calls = [], []
     for part in selection.stages:

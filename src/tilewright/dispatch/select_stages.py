@@ -59,7 +59,7 @@ class _Search:
     wanted: tuple[Kernel, ...]
 
     def find_path(self, taken: tuple[Candidate, ...]) -> _StagePath:
-        """The remaining stages after these choices; if there is no complete path, that of the best choices, with its
+        """The remaining stages after these choices; without a complete path, that of the best choices, with its
         fault."""
         problem = self._get_next_problem(taken)
         if problem is None:

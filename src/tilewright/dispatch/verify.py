@@ -159,7 +159,7 @@ def verify_plan(
     """
     kernels = tuple(artifacts)
     if not kernels:
-        raise InvalidValueError("there are no kernels for these problems: pass at least one")
+        raise InvalidValueError("no kernels were given for these problems: pass at least one")
     functions = _load_functions(artifacts, device)
     execution = get_execution(kernels[0].op)
 

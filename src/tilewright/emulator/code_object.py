@@ -83,7 +83,7 @@ class CodeObject:
         """Return the address and the bytes of a kernel's descriptor."""
         name = self.kernels[kernel].descriptor_symbol
         if name not in self.symbols:
-            raise CodeObjectError(f"there is no symbol '{name}', the descriptor of kernel {kernel}")
+            raise CodeObjectError(f"symbol '{name}', the descriptor of kernel {kernel}, is missing")
         address = self.symbols[name].address
         return address, self.read_bytes(address, DESCRIPTOR_BYTES)
 

@@ -66,7 +66,7 @@ def build_argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
 
 
 def _list_hidden_values(launch: Launch) -> Mapping[str, int]:
-    """Return hidden arguments by kind. There is no host call, heap or queue: those addresses are 0."""
+    """Return hidden arguments by kind. Host calls, heap and queue do not exist: their addresses are 0."""
     grid, block = launch.grid, launch.block
     values = {
         "hidden_grid_dims": _DIMENSIONS,

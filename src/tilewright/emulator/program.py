@@ -84,7 +84,7 @@ class Program:
         return found
 
     def get_block(self, address: int) -> BasicBlock:
-        """Return the basic block that begins at an address. Raises `CodeFault` if there is no instruction."""
+        """Return the basic block that begins at an address. Raises `CodeFault` without an instruction there."""
         block = self._blocks.get(address)
         if block is None:
             block = self._blocks[address] = self._translate_block(address)
@@ -148,7 +148,7 @@ class Program:
         """Return the instruction at an address, its ending and its step. An unknown one has a step that raises."""
         line = self._listing.lines.get(address)
         if line is None:
-            raise CodeFault(f"there is no instruction at {address:#x}", FaultLocation(address=address))
+            raise CodeFault(f"no instruction exists at {address:#x}", FaultLocation(address=address))
         try:
             instruction = self.read_instruction(address)
         except Fault as fault:

@@ -96,7 +96,7 @@ def _rank(problem: ArrayLike, us: ArrayLike, score: ArrayLike, kernel: ArrayLike
 
 def _check_values(times: Floats, scores: Floats) -> None:
     if not len(times):
-        raise InvalidValueError("there is no measured row to evaluate. Give at least one time that is not nan.")
+        raise InvalidValueError("all rows are without a time. Give at least one time that is not nan.")
     wrong = ~(np.isfinite(times) & (times > 0))
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])

@@ -12,6 +12,7 @@ from tilewright.ops import fmha, gemm, grouped_conv
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
+from tilewright.ops.problem_values import dump_problem, load_problem
 from tilewright.ops.rule import Verdict, Violation, find_violations, list_verdicts
 from tilewright.ops.suggestions import Suggestion
 from tilewright.ops.suggestions import suggest_configs as _suggest
@@ -132,3 +133,30 @@ def kernel_of(config: ConfigBase, arch: str) -> Kernel:
 def fits(config: ConfigBase, problem: object, arch: str) -> list[Violation]:
     """The reasons why a kernel does not support a problem; empty if it does."""
     return find_violations(infer_op(config).fit_rules, config, problem, archs.load(arch))
+
+
+__all__ = [
+    "OPS",
+    "Kernel",
+    "Op",
+    "PluginFailure",
+    "Suggestion",
+    "Verdict",
+    "Violation",
+    "describe_plugin_failures",
+    "dump_problem",
+    "explain",
+    "find_op",
+    "find_violations",
+    "fits",
+    "fmha",
+    "gemm",
+    "grouped_conv",
+    "infer_op",
+    "kernel_of",
+    "list_ops",
+    "list_plugin_failures",
+    "load_problem",
+    "parse_kernel",
+    "suggest",
+]

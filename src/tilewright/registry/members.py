@@ -38,9 +38,7 @@ def resolve_kernels(named: Kernels, arch: str | Sequence[str] | None) -> tuple[K
         archs.load(name)
     found = tuple(dict.fromkeys(_iterate_kernels(named, gpus)))
     if not found:
-        raise InvalidValueError(
-            "there are no kernels: the list is empty. Pass at least one kernel, config, space or set"
-        )
+        raise InvalidValueError("the list of kernels is empty. Pass at least one kernel, config, space or set")
     return found
 
 

@@ -1,7 +1,7 @@
 """A separate program that counts the GPUs of the HIP library, so that its caller does not load HIP.
 
 Its arguments are names of libraries to try. It writes "<status> <count>", with the status of hipGetDeviceCount, or
-"none" if there is no such library.
+"none" without such a library.
 """
 
 from __future__ import annotations

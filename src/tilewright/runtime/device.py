@@ -317,7 +317,7 @@ def simulate_time(device: int, launches_us: Sequence[float], other_us: float = 0
     """Simulate time on an emulated device inside the `with` block. For tests of time measurement.
 
     This thread's launches take these microseconds, one after another, and each fill and copy takes `other_us`. Events
-    measure the time between them. After the last launch there is no time any more. The `with` block gets a function
+    measure the time between them. After the last launch, no time is left. The `with` block gets a function
     that returns the number of remaining launches.
     """
     from tilewright.emulator.hip_shim.shim import open_shim  # noqa: PLC0415  (loads NumPy)

@@ -172,7 +172,7 @@ class Regions:
     best: Codes
     problems: Integers  # with a correct result
     mean: Floats
-    next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None if there is no other tile
+    next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None without another tile
 
 
 def find_regions(group: ResultGroup, facts: GroupData, values: Floats, across: SizeBins, up: SizeBins) -> Regions:

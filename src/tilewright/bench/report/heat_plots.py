@@ -136,7 +136,7 @@ def format_operations(count: float) -> str:
 
 
 def _mark_failures(axes: Axes, found: Heat) -> None:
-    """A red cross if all results failed, a dot if many failed; grey if there are no results."""
+    """A red cross if all results failed, a dot if many failed; grey without results."""
     from matplotlib.patches import Rectangle  # noqa: PLC0415
 
     without = np.isnan(found.mean)

@@ -79,7 +79,7 @@ def make_report(
     """
     groups = group_records(records)
     if not groups:
-        raise InvalidValueError("there are no results to report: the journal or table is empty")
+        raise InvalidValueError("the journal or table is empty: it has no results to report")
     places = _make_group_names(groups)
     facts = [collect_group_data(group) for group in groups]
     shown = sorted(sorted(range(len(groups)), key=lambda i: -len(groups[i]))[:MOST_SECTIONS])

@@ -82,7 +82,7 @@ def make_text_column(name: str, values: Iterable[str], *, choice: bool = False, 
 
 
 def make_number_column(name: str, values: Iterable[float], about: str = "") -> Column:
-    """A number column; empty where there is no number."""
+    """A number column; empty where a number is missing."""
     return Column(name, "number", [round_value(float(value)) for value in values], about=about)
 
 

@@ -26,7 +26,7 @@ from tilewright.building.store.local import Store
 from tilewright.building.store.manifest import LOG
 from tilewright.building.store.scratch_dirs import remove_dead_folders
 
-_FOREIGN = "foreign"  # used where there is no key
+_FOREIGN = "foreign"  # used without a key
 Reason = Literal["age", "size", "damaged"]
 
 

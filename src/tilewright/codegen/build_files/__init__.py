@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.codegen.build_files.recipe import (
@@ -14,14 +15,12 @@ from tilewright.codegen.build_files.recipe import (
     PRODUCTS,
     RECIPE,
     BuildStep,
-    CompileRecipe,
     LibraryTarget,
+    MachinePath,
     Slot,
     Word,
 )
 from tilewright.codegen.build_files.template import escape_dollars, fill_template, format_shell_command
-
-__all__ = ["BUILD_SYSTEMS", "BuildStep", "BuildSystem", "CompileRecipe", "LibraryTarget", "find_build_system"]
 
 # Characters with a special meaning in dependency files that the tools do not escape: a name with one of them is split
 # or read as a rule. Determined by building with each printable character in a file name and in a folder name, with
@@ -82,14 +81,16 @@ def find_build_system(name: str) -> BuildSystem:
 
 def _render_cmake(library: LibraryTarget) -> str:
     """Render CMakeLists.txt. No language is enabled: CMake only runs the commands of the recipe."""
+    paths = library.recipe.paths
     return fill_template(
         "CMakeLists.txt.j2",
         library=library,
         steps=library.recipe.steps,
         compiler=_format_cmake_literal(library.recipe.compiler),
+        paths=[(each.variable, _name_cmake_variable(each), _format_cmake_literal(each.path)) for each in paths],
         product=_format_cmake_product,
-        command=_format_cmake_command,
-        link=_format_cmake_words(library.link_words, library.file, ""),
+        command=partial(_format_cmake_command, paths),
+        link=_format_cmake_words(paths, library.link_words, library.file, ""),
         headers=HEADERS,
         products=PRODUCTS,
         object_list=OBJECT_LIST,
@@ -101,11 +102,11 @@ def _format_cmake_product(suffix: str) -> str:
     return f"{PRODUCTS}/${{kernel}}{suffix}"
 
 
-def _format_cmake_command(step: BuildStep) -> str:
-    return _format_cmake_words(step.words, _format_cmake_product(step.product), step.source)
+def _format_cmake_command(paths: Sequence[MachinePath], step: BuildStep) -> str:
+    return _format_cmake_words(paths, step.words, _format_cmake_product(step.product), step.source)
 
 
-def _format_cmake_words(words: Iterable[Word], product: str, source: str) -> str:
+def _format_cmake_words(paths: Sequence[MachinePath], words: Iterable[Word], product: str, source: str) -> str:
     """Format the arguments of a command. Product paths are relative to the build folder, where CMake runs commands."""
     slots = {
         Slot.SOURCE: f'"${{here}}/${{kernel}}{source}"',
@@ -114,7 +115,21 @@ def _format_cmake_words(words: Iterable[Word], product: str, source: str) -> str
         Slot.UNIT: '"-cuid=${kernel}"',
         Slot.OBJECTS: f'"@${{here}}/{OBJECT_LIST}"',
     }
-    return " ".join(slots[word] if isinstance(word, Slot) else _format_cmake_literal(word) for word in words)
+    return " ".join(slots[word] if isinstance(word, Slot) else _format_cmake_word(paths, word) for word in words)
+
+
+def _format_cmake_word(paths: Sequence[MachinePath], text: str) -> str:
+    """Format a word with variables instead of this machine's paths. Other text around them must be plain."""
+    for each in sorted(paths, key=lambda each: -len(each.path)):
+        before, found, after = text.partition(each.path)
+        whole = found and (not after or after[0] in "/=")
+        if whole and all(not part or _CMAKE_PLAIN.fullmatch(part) for part in (before, after)):
+            return f'"{before}${{{_name_cmake_variable(each)}}}{after}"'
+    return _format_cmake_literal(text)
+
+
+def _name_cmake_variable(path: MachinePath) -> str:
+    return path.variable.lower()
 
 
 def _format_cmake_literal(text: str) -> str:

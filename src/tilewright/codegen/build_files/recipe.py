@@ -80,6 +80,14 @@ class BuildStep:
 
 
 @dataclass(frozen=True)
+class MachinePath:
+    """A path of this machine in the flags, and the variable with which another machine can replace it."""
+
+    variable: str
+    path: str
+
+
+@dataclass(frozen=True)
 class CompileRecipe:
     """The compiler, the steps per kernel, and the flags to link them."""
 
@@ -87,6 +95,7 @@ class CompileRecipe:
     gpus: tuple[str, ...]
     steps: tuple[BuildStep, ...]
     link_flags: tuple[str, ...]
+    paths: tuple[MachinePath, ...] = ()
 
     def to_json(self) -> str:
         """Return JSON of everything that determines the objects. Build files depend on it to detect changed flags."""

@@ -54,7 +54,7 @@ def read_lane_map(site: InstructionContext) -> LaneMap | None:
     if "dpp8" in modifiers:
         picks = _read_picks(site, "dpp8", 8)
         everywhere = np.ones(site.code.lanes, np.bool_)
-        # There is no bound_ctrl: unusable lanes read 0.
+        # Without bound_ctrl: unusable lanes read 0.
         return LaneMap((lanes & ~7) | picks[lanes & 7], everywhere, everywhere, True, fetch)
     if "dpp" not in encoding and "quad_perm" not in modifiers:
         return None

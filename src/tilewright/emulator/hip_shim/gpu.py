@@ -86,7 +86,9 @@ class EmulatedGpu:
         data = read_image_at(address)
         if not data.startswith(ELF) and self.arch.name not in (archs := list_archs(data)):
             there = ", ".join(archs) or "no GPU"
-            raise NoCodeForGpuError(f"there is no code for {self.arch.name}, only for {there}. Build it for this GPU.")
+            raise NoCodeForGpuError(
+                f"the image has no code for {self.arch.name}, only for {there}. Build it for this GPU."
+            )
         self._images[image] = find_code_object(data, self.arch.name)
 
     def drop_image(self, image: int) -> None:
@@ -106,7 +108,7 @@ class EmulatedGpu:
             self._modules[image] = self._device.load(self._images[image])
         kernels = self._modules[image].kernels
         if name not in kernels:
-            raise UnknownKernelError(f"there is no kernel '{name}'; the code object has {', '.join(kernels) or 'none'}")
+            raise UnknownKernelError(f"kernel '{name}' is missing; the code object has {', '.join(kernels) or 'none'}")
         return kernels[name]
 
     def launch(self, request: LaunchRequest) -> None:

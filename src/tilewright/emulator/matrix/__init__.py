@@ -114,6 +114,3 @@ def _make_scaled_step(shape: MatrixShape, instruction: Instruction, code: Loaded
 def _read_addend(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> slice | NDArray[np.generic]:
     operand = instruction.operands[3]
     return _make_constant(operand, shape, instruction, code) if operand.kind == "const" else _make_slice(operand, code)
-
-
-__all__ = ["translate"]

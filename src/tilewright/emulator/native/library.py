@@ -59,7 +59,7 @@ def find_compiler() -> Path | None:
 
 @cache
 def load_engine() -> EngineLibrary | None:
-    """Load the library, compiled if necessary; None if there is no compiler."""
+    """Load the library, compiled if necessary; None without a compiler."""
     cxx = find_compiler()
     if cxx is None:
         return None

@@ -100,7 +100,7 @@ def _lower_line(
     program: Program, code: LoadedCode, address: int, tables: LoweringTables
 ) -> _LoweredLine | UnsupportedInstruction:
     if address not in program.lines:
-        fault = CodeFault(f"there is no instruction at {address:#x}", FaultLocation(address=address))
+        fault = CodeFault(f"no instruction exists at {address:#x}", FaultLocation(address=address))
         nowhere = Instruction(address, 4, "", (), "")
         return _LoweredLine(nowhere, make_record("nowhere", offset=address), fault)
     made: InstructionRecord | None = None

@@ -252,7 +252,7 @@ def _make_jump_fault(offset: int, index: int, lowered: LoweredKernel, code: Load
     if index in lowered.faults:
         return lowered.faults[index]
     if 0 <= offset < 1 << 32:
-        return CodeFault(f"there is no instruction at {offset:#x}", FaultLocation(address=offset))
+        return CodeFault(f"no instruction exists at {offset:#x}", FaultLocation(address=offset))
     return CodeFault(f"a jump to {(offset + code.base) % 2**64:#x}, which is outside the code object")
 
 

@@ -27,6 +27,7 @@ from tilewright.ops.grouped_conv.config import (
 )
 from tilewright.ops.grouped_conv.estimate import COST
 from tilewright.ops.grouped_conv.fit import FIT_RULES
+from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
 from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
 from tilewright.ops.grouped_conv.padding import pad_problem
 from tilewright.ops.grouped_conv.problem import Problem
@@ -157,4 +158,4 @@ def config(**values: Unpack[GroupedConvConfigKeywords]) -> Config:
     return read_config(Config, OP.expand_shorthands(values))
 
 
-__all__ = ["OP", "Config", "Problem", "config", "space"]
+__all__ = ["OP", "Config", "Problem", "compute_gemm_sizes", "config", "space"]
