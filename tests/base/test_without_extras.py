@@ -48,9 +48,18 @@ def test_all_extras_are_hidden() -> None:
     assert {imported.get(name, name) for name in names} <= set(EXTRAS)
 
 
-def test_every_public_name_loads() -> None:
-    done = run_hidden("import tilewright as tw\nfor name in dir(tw): getattr(tw, name)\nprint('all')")
-    assert (done.stdout, done.stderr) == ("all\n", "")
+def test_every_public_name_loads_or_names_its_extra() -> None:
+    program = """
+import tilewright as tw
+for name in dir(tw):
+    try:
+        getattr(tw, name)
+    except tw.errors.MissingExtraError as error:
+        print(error)
+"""
+    done = run_hidden("import tilewright.errors\n" + program)
+    assert done.stdout == "tilewright.verify needs numpy. Get it with: pip install 'tilewright[emulator]'\n"
+    assert done.stderr == ""
 
 
 def test_every_command_loads_and_has_help() -> None:

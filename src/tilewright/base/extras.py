@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tilewright.base.errors import MissingExtraError
 
@@ -23,3 +24,26 @@ def require_data_extra(what: str) -> None:
 def require_learn_extra(what: str) -> None:
     """Raise if packages for training and evaluation are missing."""
     require_packages(what, ("numpy", "scipy", "pyarrow", "lightgbm", "matplotlib"), "learn")
+
+
+# The extra that installs a package, for names that are imported on first use.
+EXTRA_OF = {
+    **dict.fromkeys(("numpy", "ml_dtypes", "elftools"), "emulator"),
+    **dict.fromkeys(("pyarrow", "duckdb"), "data"),
+    **dict.fromkeys(("lightgbm", "scipy"), "learn"),
+    **{"matplotlib": "plots", "ray": "cluster"},
+}
+
+
+@contextmanager
+def name_missing_extra(what: str) -> Iterator[None]:
+    """Turn an import of a package that an extra installs into a `MissingExtraError` if the package is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        raise MissingExtraError(
+            f"{what} needs {package}. Get it with: pip install 'tilewright[{EXTRA_OF[package]}]'"
+        ) from error

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.base.extras import name_missing_extra
+
 
 def import_on_use(
     package: str, homes: Mapping[str, tuple[str, ...]], own: tuple[str, ...] = ()
@@ -22,7 +24,8 @@ def import_on_use(
         module = modules.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(public)}")
-        return getattr(importlib.import_module(module), name)
+        with name_missing_extra(f"{package}.{name}"):
+            return getattr(importlib.import_module(module), name)
 
     def list_names() -> list[str]:
         return public
