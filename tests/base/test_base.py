@@ -33,6 +33,20 @@ def test_an_unknown_value_far_from_all_gets_no_guess() -> None:
         errors.choose("op", "zzzz", ("gemm",))
 
 
+def test_a_long_list_is_cut_to_similar_names() -> None:
+    known = [f"option-{number}" for number in range(60)]
+    with pytest.raises(errors.UnknownValueError) as caught:
+        errors.choose("option", "option-07", known)
+    assert "Did you mean 'option-7'?" in str(caught.value)
+    assert str(caught.value).count("option-") == 14 and str(caught.value).endswith(" … and 48 more.")
+    assert caught.value.known == tuple(known)
+
+
+def test_a_name_without_similar_ones_is_not_corrected() -> None:
+    assert errors.find_nearest_name("tile", ["epilogue", "layout"]) is None
+    assert errors.find_nearest_name("layuot", ["epilogue", "layout"]) == "layout"
+
+
 def test_a_file_error_lists_every_problem() -> None:
     error = errors.FileFormatError("x.toml", [errors.FileProblem("a.b", "missing"), errors.FileProblem("", "bad")])
 

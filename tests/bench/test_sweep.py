@@ -64,7 +64,7 @@ def test_resuming_does_nothing_again(tmp_path: Path) -> None:
 
 def test_another_sweep_is_refused_in_its_folder(tmp_path: Path) -> None:
     swept(scale_plan(scale_kernels(1), scale_problems(2)), tmp_path)
-    with pytest.raises(JournalError, match=r"holds another sweep.*problems"):
+    with pytest.raises(JournalError, match=r"holds another sweep: 2 problems there, 3 now\. Repeat"):
         swept(scale_plan(scale_kernels(1), scale_problems(3)), tmp_path)
     assert len(journalled(tmp_path)) == 2
 

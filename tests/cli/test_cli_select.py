@@ -82,3 +82,10 @@ def test_a_winner_that_cannot_be_taken_is_told(run: Callable[..., Result], tmp_p
 def test_errors(run: Callable[..., Result], options: tuple[str, ...], said: str) -> None:
     result = run(*SET, *options)
     assert result.exit_code == 2 and said in result.stderr
+
+
+def test_advice_is_in_shell_terms(run: Callable[..., Result]) -> None:
+    result = run(*SET, "--problem", "m=100,n=100,k=100")
+    assert result.exit_code == 2
+    assert "whose result is cut: use --pad." in result.stderr and "pad=True" not in result.stderr
+    assert run(*SET, "--problem", "m=100,n=100,k=100", "--pad").exit_code == 0

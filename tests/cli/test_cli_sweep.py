@@ -86,7 +86,7 @@ def test_another_sweep_is_refused(run: Callable[..., Result], recording: str, tm
     assert run("sweep", KERNELS[0].slug, *ON_REPLAY, recording, "--out", out).exit_code == 0
     refused = run("sweep", KERNELS[1].slug, *ON_REPLAY, recording, "--out", out)
     assert refused.exit_code == 2
-    assert "holds another sweep" in refused.stderr
+    assert "holds another sweep: other kernels (1 there and now). Repeat the same request" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,10 @@ from dataclasses import dataclass
 from typing import Any
 
 # All known names are far shorter, and comparing longer ones takes a second.
+# Longer lists of known names are cut to those with a similar spelling.
+MOST_LISTED, LISTED = 42, 12
+# Share of equal characters from which a name is suggested: at 0.5, `tile` suggested `epilogue`.
+CUTOFF = 0.6
 _LONGEST_NAME = 300
 
 
@@ -55,7 +59,8 @@ class InvalidValueError(TilewrightError, ValueError):
 
 
 class UnknownValueError(InvalidValueError):
-    """A name outside a closed list. The message names the nearest known value and lists all of them."""
+    """A name outside a closed list. The message has the nearest known name, and all of them, or of a long list those
+    with a similar spelling; `known` has all."""
 
     def __init__(self, what: str, value: object, known: Iterable[object], note: str = "") -> None:
         self.what = what
@@ -63,7 +68,7 @@ class UnknownValueError(InvalidValueError):
         self.known = tuple(str(k) for k in known)
         nearest = find_nearest_name(str(value), self.known)
         hint = f" Did you mean '{nearest}'?" if nearest else ""
-        listing = ", ".join(self.known) if self.known else "(none)"
+        listing = _list_known(str(value), self.known)
         super().__init__(f"unknown {what} {value!r}.{hint} Known: {listing}.{f' {note}' if note else ''}")
 
 
@@ -178,6 +183,13 @@ def _restore_error(kind: type[TilewrightError], args: tuple[Any, ...]) -> Tilewr
     return error
 
 
+def _list_known(value: str, known: Sequence[str]) -> str:
+    if len(known) <= MOST_LISTED:
+        return ", ".join(known) or "(none)"
+    similar = set(difflib.get_close_matches(value[:_LONGEST_NAME], known, n=LISTED, cutoff=0.0))
+    return f"{', '.join(name for name in known if name in similar)} … and {len(known) - len(similar)} more"
+
+
 def find_nearest_name(value: str, known: Iterable[str]) -> str | None:
     """The known name closest in spelling, ignoring case; None if none is close."""
     if len(value) > _LONGEST_NAME:
@@ -185,7 +197,7 @@ def find_nearest_name(value: str, known: Iterable[str]) -> str | None:
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.lower(), name)
-    match = difflib.get_close_matches(value.lower(), by_folded, n=1, cutoff=0.5)
+    match = difflib.get_close_matches(value.lower(), by_folded, n=1, cutoff=CUTOFF)
     return by_folded[match[0]] if match else None
 
 

@@ -150,16 +150,32 @@ def _has_digest(digest: object, asked: dict[str, Any]) -> bool:
 
 
 def _compare_requests(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    names = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-    if names:
-        told = "; ".join(
-            f"{name}: {_format_field(found, name)} there, {_format_field(wanted, name)} now" for name in names
-        )
+    differences = list(_describe_differences(found, wanted))
+    if differences:
         raise JournalError(
-            f"{folder} holds another sweep ({told}). Repeat the same request to resume it, or use a new folder"
+            f"{folder} holds another sweep: {'; '.join(differences)}. "
+            "Repeat the same request to resume it, or use a new folder"
         )
+
+
+def _describe_differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what differs between two requests: counts rather than digests, and single settings."""
+    names = {name for name in {*found, *wanted} if found.get(name) != wanted.get(name)}
+    for name in sorted(names):
+        counted = name.removesuffix("_digest")
+        if name != counted:
+            if counted not in names:
+                yield f"other {counted} ({_format_field(wanted, counted)} there and now)"
+        elif f"{name}_digest" in wanted:
+            yield f"{_format_field(found, name)} {name} there, {_format_field(wanted, name)} now"
+        elif isinstance(found.get(name), dict) and isinstance(wanted.get(name), dict):
+            yield from _describe_differences(found[name], wanted[name])
+        else:
+            yield f"{name} {_format_field(found, name)} there, {_format_field(wanted, name)} now"
 
 
 def _format_field(asked: Mapping[str, Any], name: str) -> str:
-    text = to_canonical_json(asked[name]) if name in asked else "nothing"
+    value = asked.get(name, "nothing")
+    texts = value if isinstance(value, list) else [value]
+    text = ", ".join(each if isinstance(each, str) else to_canonical_json(each) for each in texts)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,14 @@ COMMANDS = {
 }
 
 
+# Advice in errors of the Python API, and its form for the command line.
+_SHELL_TERMS = (
+    (re.compile(r"pass pad=True"), "use --pad"),
+    (re.compile(r"\bDevice\('([^']*)'\)"), r"--device \1"),
+    (re.compile(r"pass device=…, use `with tilewright\.Device\(…\):`, or set"), "use --device DEVICE, or set"),
+)
+
+
 class RootGroup(CommandGroup):
     """The outermost group. Turns every error of a command into one message and an exit code."""
 
@@ -82,7 +91,7 @@ def _run_to_exit_code(run: Callable[[], Any]) -> int:
         _print_error(error, str(error), _cut_log(error.log))
         return FAILED
     except TilewrightError as error:
-        _print_error(error, str(error))
+        _print_error(error, _use_shell_terms(str(error)))
         return FAILED
     except OSError as error:
         _print_error(error, f"{error.filename}: {error.strerror}" if error.filename else str(error))
@@ -91,6 +100,13 @@ def _run_to_exit_code(run: Callable[[], Any]) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _use_shell_terms(message: str) -> str:
+    """Replace advice for Python programs with the same advice for the command line."""
+    for python, shell in _SHELL_TERMS:
+        message = python.sub(shell, message)
+    return message
 
 
 def _get_color() -> bool | None:

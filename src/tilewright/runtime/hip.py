@@ -34,8 +34,9 @@ class HipError(DeviceError):
         self.what = what
         self.status = status
         self.hip_name = hip_name
-        advice = _ADVICE.get(status, "")
-        super().__init__(f"{what}: {hip_name} ({status}): {text}{f'. {advice}' if advice else ''}")
+        # HIP libraries of some versions repeat the name as the text.
+        parts = [f"{what}: {hip_name} ({status})" + (f": {text}" if text != hip_name else "")]
+        super().__init__(". ".join([*parts, *([_ADVICE[status]] if status in _ADVICE else [])]))
 
 
 class HipMemoryError(HipError, DeviceMemoryError):
