@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import FILE, Command, CommandGroup
+from tilewright.cli.completion import complete_gpus
 from tilewright.cli.gpu_option import resolve_gpu
 from tilewright.cli.output import (
     add_json_option,
@@ -59,7 +60,7 @@ def list_archs(as_json: bool) -> None:
 
 
 @command.command("show", cls=Command, examples=("tilewright arch show gfx942", "tilewright arch show MI300X"))
-@click.argument("name", metavar="GPU")
+@click.argument("name", metavar="GPU", shell_complete=complete_gpus)
 @add_json_option
 def print_arch(name: str, as_json: bool) -> None:
     """Show hardware facts and matrix instructions of a GPU.

@@ -10,6 +10,7 @@ import click
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import report_task
 from tilewright.cli.command import Command, Option
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.measure_options import MeasureArguments, add_measure_options, make_plan
 from tilewright.cli.output import add_json_option, format_count, mark_bad, print_heading, print_json, print_table
 from tilewright.cli.progress import report_progress
@@ -38,7 +39,7 @@ USUAL_COUNTER = "cache_lines"
         "    --mode fast --by bank_conflict_cycles",
     ),
 )
-@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
 @click.option(
     "--problem",
     "text",

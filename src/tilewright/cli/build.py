@@ -11,6 +11,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.cli.command import make_jobs_option
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
 from tilewright.cli.kernel_arguments import KernelArguments, read_kernel_arguments
@@ -38,7 +39,7 @@ MOST_FAILURES = 20
         "    --limit 4 --out my_pack",
     ),
 )
-@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
 @make_gpu_option("gpu_target", "Build for these GPUs, such as gfx942,gfx950.", default=LATE, several=True)
 @add_filter_options
 @add_set_options("Use")

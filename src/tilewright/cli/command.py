@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from tilewright.base.errors import UnknownValueError
+from tilewright.cli.completion import complete_devices
 from tilewright.cli.defaults import describe_default, use_default
 from tilewright.cli.verbosity import make_verbosity_options
 
@@ -95,6 +96,7 @@ def make_device_option(parameter: str, text: str, *, multiple: bool = False, def
         default_key="device" if default else None,
         multiple=multiple,
         metavar="DEVICE",
+        shell_complete=complete_devices,
         show_default="TILEWRIGHT_DEVICE" if default else None,
         help=text,
     )

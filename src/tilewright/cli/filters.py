@@ -9,6 +9,7 @@ import click
 
 from tilewright.base.errors import choose
 from tilewright.cli.command import FILE, Command, MultiValueOption, Option, list_main_names
+from tilewright.cli.completion import complete_sets
 
 if TYPE_CHECKING:
     from tilewright.ops.op import Op
@@ -68,6 +69,7 @@ def add_set_options(verb: str) -> Callable[[F], F]:
             cls=Option,
             aliases=("--set",),
             metavar="NAME",
+            shell_complete=complete_sets,
             help=f"{verb} a preselected set or built-in space; `tilewright sets` lists them.",
         )(command)
 

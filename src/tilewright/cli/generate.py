@@ -10,6 +10,7 @@ import click
 
 from tilewright.base.events import report_task
 from tilewright.cli.command import Option, make_jobs_option
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
 from tilewright.cli.kernel_arguments import read_kernel_arguments
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         "    --datatype fp16",
     ),
 )
-@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
 @click.option(
     "--out",
     "output_dir",

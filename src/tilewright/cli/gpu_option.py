@@ -10,6 +10,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.cli.command import MultiValueOption, Option
+from tilewright.cli.completion import complete_gpus
 from tilewright.cli.defaults import use_default
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,6 +63,7 @@ def make_gpu_option(
         late=default == LATE,
         required=required,
         metavar="GPU,…" if several else "GPU",
+        shell_complete=complete_gpus,
         help=text,
     )
 
@@ -82,7 +84,7 @@ def resolve_gpu(text: str) -> str:
         return text
     from tilewright import arch as gpus
 
-    products = {name: _cut_product(gpus.load(name).product) for name in gpus.arch_names()}
+    products = {name: cut_product(gpus.load(name).product) for name in gpus.arch_names()}
     key = _normalize_product(text)
     matching = [name for name, product in products.items() if key and _normalize_product(product) == key]
     if not matching:
@@ -92,7 +94,7 @@ def resolve_gpu(text: str) -> str:
     return matching[0]
 
 
-def _cut_product(product: str) -> str:
+def cut_product(product: str) -> str:
     """`MI250X` for `Instinct MI250X (one GCD)`, `RX 7900 XTX` for `Radeon RX 7900 XTX`."""
     name = product.partition("(")[0].strip()
     while (shorter := _BRANDS.sub("", name)) != name:
@@ -102,4 +104,4 @@ def _cut_product(product: str) -> str:
 
 def _normalize_product(text: str) -> str:
     """A product name without brand, case, blanks, hyphens and underscores."""
-    return re.sub(r"[\s_-]", "", _cut_product(re.sub("[_-]", " ", text.strip()))).lower()
+    return re.sub(r"[\s_-]", "", cut_product(re.sub("[_-]", " ", text.strip()))).lower()

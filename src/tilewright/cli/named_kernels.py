@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.cli.completion import complete_ops
 from tilewright.cli.gpu_option import LATE, find_default_gpu, make_gpu_option
 from tilewright.cli.kernel_choice import DECLARED, apply_settings, make_set
 from tilewright.cli.settings import (
@@ -64,7 +65,7 @@ def add_subject_options(command: F) -> F:
     """Add SUBJECT, --gpu and -s, which name one kernel."""
     for decorate in reversed(
         (
-            click.argument("subject", metavar="OP|KERNEL"),
+            click.argument("subject", metavar="OP|KERNEL", shell_complete=complete_ops),
             make_gpu_option("arch", "The GPU. It is required for an op; a kernel name contains it.", default=LATE),
             make_setting_option("VALUE", "Set a field of the config. May be repeated."),
         )

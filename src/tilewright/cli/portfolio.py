@@ -13,6 +13,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.base.extras import require_packages
 from tilewright.cli.command import FILE, Option
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
 from tilewright.cli.kernel_arguments import KernelArguments, read_kernel_arguments
@@ -68,7 +69,7 @@ class TimeTable:
         "tilewright portfolio grouped_conv --gpu gfx950 --measured sweep.parquet --keep 6",
     ),
 )
-@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
 @make_gpu_option("arch_name", "Choose kernels for this GPU.", default=LATE)
 @click.option(
     "--keep", type=click.IntRange(1), default=8, show_default=True, metavar="N", help="Keep at most N kernels."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command
+from tilewright.cli.completion import complete_ops, complete_rules
 from tilewright.cli.output import add_json_option, print_facts, print_json, print_table
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ ENFORCERS = {
     cls=Command,
     examples=("tilewright rules", "tilewright rules R401", "tilewright rules lds-overflow --json"),
 )
-@click.argument("code", metavar="[CODE]", required=False)
-@click.option("--op", "op_name", metavar="OP", help="Show only the rules of this op.")
+@click.argument("code", metavar="[CODE]", required=False, shell_complete=complete_rules)
+@click.option("--op", "op_name", metavar="OP", shell_complete=complete_ops, help="Show only the rules of this op.")
 @add_json_option
 def command(code: str | None, op_name: str | None, as_json: bool) -> None:
     """List the rules that configs must follow, or explain one.

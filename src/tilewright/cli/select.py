@@ -11,6 +11,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.cli.command import FILE, make_jobs_option
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
 from tilewright.cli.kernel_arguments import read_kernel_arguments
@@ -36,7 +37,7 @@ NAMED = 3
         "    --problem direction=forward,n=32,c=64,k=64,input_size=56x56,filter_size=3x3,pad=1,dtype=bf16",
     ),
 )
-@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
 @make_gpu_option("gpu_target", "Select for this GPU, such as gfx942.", default=LATE)
 @click.option(
     "--problem", "text", required=True, metavar="FIELD=N,…", help="The problem: all fields that the kernels do not fix."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.cli.command import Command
+from tilewright.cli.completion import complete_ops, complete_sets
 from tilewright.cli.output import add_json_option, format_count, mark_bad, print_heading, print_json, print_table
 from tilewright.cli.progress import report_progress
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command, examples=("tilewright sets", "tilewright sets fp16_rcr_essential --op gemm"))
-@click.argument("name", metavar="[NAME]", required=False)
-@click.option("--op", "op_name", metavar="OP", help="Show only the sets of this op.")
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_sets)
+@click.option("--op", "op_name", metavar="OP", shell_complete=complete_ops, help="Show only the sets of this op.")
 @add_json_option
 def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     """List kernel sets and profiles, or the kernels of a set."""

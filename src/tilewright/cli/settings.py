@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tilewright.base.errors import InvalidValueError, choose
+from tilewright.cli.completion import complete_settings
 from tilewright.cli.defaults import complete_fields
 
 if TYPE_CHECKING:
@@ -20,7 +21,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def make_setting_option(values: str, text: str) -> Callable[[F], F]:
     """The option -s."""
-    return click.option("-s", "--setting", "settings", multiple=True, metavar=f"FIELD={values}", help=text)
+    return click.option(
+        *("-s", "--setting", "settings"),
+        multiple=True,
+        metavar=f"FIELD={values}",
+        shell_complete=complete_settings,
+        help=text,
+    )
 
 
 def read_settings(texts: Iterable[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ import click
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import report_task
 from tilewright.cli.command import FILE, Command, Option
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.gpu_option import PROJECT, make_gpu_option
 from tilewright.cli.kernel_choice import DECLARED, DEFAULT, apply_settings, find_set, make_set, read_tile_engine_space
 from tilewright.cli.named_kernels import NamedKernels, resolve_subject
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         "tilewright space fmha --gpu gfx942,gfx950 --by family",
     ),
 )
-@click.argument("subject", metavar="OP|SET")
+@click.argument("subject", metavar="OP|SET", shell_complete=complete_kernels)
 @make_gpu_option("archs", "Count for these GPUs.", required=True, default=PROJECT, several=True)
 @make_setting_option(
     "VALUES", "Set the values of a field, separated by commas, or '*' for all worth trying. May be repeated."

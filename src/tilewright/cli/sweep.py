@@ -9,6 +9,7 @@ import click
 
 from tilewright.base.events import report_task
 from tilewright.cli.command import Command
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.measure_options import MeasureArguments, make_plan
 from tilewright.cli.output import add_json_option, format_count, mark_good, print_facts, print_json
 from tilewright.cli.output_paths import OutputFolder
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
         "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday --dry-run",
     ),
 )
-@click.argument("subjects", metavar="[KERNELS…]", nargs=-1)
+@click.argument("subjects", metavar="[KERNELS…]", nargs=-1, shell_complete=complete_kernels)
 @add_problem_options
 @click.option(
     "--out",

@@ -13,6 +13,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.cli.command import FILE, Command, Option, make_device_option, make_jobs_option
+from tilewright.cli.completion import complete_kernels
 from tilewright.cli.named_kernels import find_named_kernels, resolve_subjects
 from tilewright.cli.output import (
     add_json_option,
@@ -78,7 +79,7 @@ class VerifyOptions:
         "tilewright verify mine.toml --device emulated:gfx942 --together --problems attention.json",
     ),
 )
-@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True)
+@click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
 @make_device_option("device_name", "Run on gpu:0, emulated:gfx942, ….")
 @make_setting_option("VALUES", "Set the values of a field, for an op or to change a set. May be repeated.")
 @click.option(
