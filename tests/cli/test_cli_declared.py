@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tilewright.cli import kernel_choice as module
 from tilewright.ops import parse_kernel
 
 GPU = ("--gpu", "gfx942")
@@ -44,7 +43,7 @@ def test_a_forgotten_field_is_an_error(
     settings: Callable[..., list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MOST_DECLARED", 2)
+    monkeypatch.setattr("tilewright.ops.space.MOST_KERNELS", 2)
     words = settings(block=None, waves=None)
     result = run(*generate, *words)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -49,7 +49,7 @@ HEAD = (
     "trials from `verify` and with random problems that its rules accept, and compared every result element with a",
     "float64 reference. You can read in [verifying](verifying.md) how tolerances are derived. “Element” is the largest",
     "share of its limit that an element used, “RMS” the largest share of its limit that the root mean square over an",
-    "output's errors used; a right kernel stays below 0.7.",
+    "output's errors used; right kernels use at most 0.7.",
 )
 
 

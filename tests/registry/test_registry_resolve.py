@@ -54,3 +54,9 @@ def test_a_set_without_a_legal_kernel_is_named() -> None:
 def test_an_empty_list_is_an_error() -> None:
     with pytest.raises(InvalidValueError, match="the list of kernels is empty"):
         tw.build([], "gfx942")
+
+
+def test_more_kernels_than_the_limit_are_not_built() -> None:
+    two = space("compv3")
+    with pytest.raises(InvalidValueError, match=r"2 kernels would be built, and the limit is 1\. Set more fields"):
+        tw.build(two, "gfx942", limit=1)

@@ -14,7 +14,6 @@ from tilewright.cli.settings import make_declared_space, read_settings, read_val
 
 DEFAULT = "default"  # the space of an op that is used if none is named
 DECLARED = "declared"  # the name of a set that settings declare
-MOST_DECLARED = 1000  # kernels of such a set that are built or written without a limit
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -192,11 +191,14 @@ def choose_bounded_kernels(
 
     An error if a declared space has so many kernels that a field was probably forgotten, and there is no limit.
     """
+    from tilewright.ops import space
+
     if limit is not None or [(found.name, found.archs) for found in sets] != [(DECLARED, ())]:
         return choose_kernels(op, arch, sets, wanted, limit, profile)
-    chosen = choose_kernels(op, arch, sets, wanted, MOST_DECLARED + 1, profile)
-    if len(chosen) > MOST_DECLARED:
-        raise InvalidValueError(f"-s declares more than {MOST_DECLARED:,} kernels: set more fields, or give --limit N")
+    most = space.MOST_KERNELS
+    chosen = choose_kernels(op, arch, sets, wanted, most + 1, profile)
+    if len(chosen) > most:
+        raise InvalidValueError(f"-s declares more than {most:,} kernels: set more fields, or give --limit N")
     return chosen
 
 

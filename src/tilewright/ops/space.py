@@ -25,6 +25,9 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import Rule
 
+# Kernels of a space that are built or written without an explicit limit: 1,000 take some five hours of CPU.
+MOST_KERNELS = 1000
+
 
 @dataclass(frozen=True)
 class Axis:

@@ -22,6 +22,7 @@ from tilewright.dispatch.dispatcher import Dispatcher, resolve_device
 from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.plan import Plan
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.space import MOST_KERNELS
 from tilewright.registry.members import (
     Kernels,
     SavedKernel,
@@ -288,12 +289,20 @@ def build(
     *,
     retry: bool = False,
     trace: Path | str | None = None,
+    limit: int | None = MOST_KERNELS,
 ) -> Registry:
     """Build kernels, spaces, sets or configs for one or more GPUs. Artifacts in the store are reused.
 
-    The returned registry has every kernel; `failures` has those that did not compile.
+    The returned registry has every kernel; `failures` has those that did not compile. More kernels than `limit` are an
+    error before anything is built: a field of a space was probably forgotten. None is no limit.
     """
-    return Registry.of(kernels, arch).build(jobs, retry=retry, trace=trace)
+    found = Registry.of(kernels, arch)
+    if limit is not None and len(found.kernels) > limit:
+        raise InvalidValueError(
+            f"{len(found.kernels):,} kernels would be built, and the limit is {limit:,}. "
+            "Set more fields of the space, or pass a larger limit, or limit=None"
+        )
+    return found.build(jobs, retry=retry, trace=trace)
 
 
 def _filter_priorities(priorities: Mapping[Kernel, int], kept: Sequence[Kernel]) -> dict[Kernel, int]:
