@@ -139,7 +139,7 @@ def test_no_two_options_share_a_name() -> None:
     [
         ("pool -n 3", "unknown layer of MIOpenDriver 'pool'. Known: conv, convfp16, convbfp16, convfp8"),
         ("./MIOpenDriver", "has no layer"),
-        ("conv -n 3 -B 4", "unknown option of MIOpenDriver '-B'. Known: --spatial_dim -_, --forw -F"),
+        ("conv -n 3 -B 4", "unknown option of MIOpenDriver '-B'. Known: --forw -F, --in_d"),
         ("conv --in_channel 4", "Did you mean '--in_channels -c'?"),
         ("conv -n128", "unknown option of MIOpenDriver '-n128'"),
         ("conv --batchsize=3", "unknown option of MIOpenDriver '--batchsize=3'"),

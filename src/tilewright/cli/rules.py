@@ -60,7 +60,7 @@ def _find_rules(listed: list[tuple[Op, Rule]], code: str) -> list[tuple[Op, Rule
     if not found:
         numbered = any(character.isdigit() for character in code)
         known = [rule.code if numbered else rule.slug for _, rule in listed]
-        raise UnknownValueError("rule", code, dict.fromkeys(known))
+        raise UnknownValueError("rule", code, dict.fromkeys(known), "`tilewright rules` lists all.")
     return found
 
 
