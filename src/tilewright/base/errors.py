@@ -38,8 +38,8 @@ from typing import Any
 # All known names are far shorter, and comparing longer ones takes a second.
 # Longer lists of known names are cut to those with a similar spelling.
 MOST_LISTED, LISTED = 42, 12
-# Share of equal characters from which a name is suggested: at 0.5, `tile` suggested `epilogue`.
-CUTOFF = 0.6
+# Similarity from which a name is suggested: `float16` and `fp16` have 0.55, `tile` and `epilogue` 0.5.
+CUTOFF = 0.54
 _LONGEST_NAME = 300
 
 
