@@ -14,34 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from absent_toolchain import TOOLCHAIN
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import digest, knobs
 from tilewright.base.digest import compute_files_digest, digest_tree
 from tilewright.building import compile_job, flags
 from tilewright.building.compile_job import CompileJob, make_compile_job
-from tilewright.building.discover import GPU_LESS
-from tilewright.building.toolchain import Toolchain
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
-TOOLCHAIN = Toolchain(
-    kind=GPU_LESS,
-    cxx=Path("/nowhere/clang++"),
-    compiler="clang version 22.0",
-    compiler_digest="c0",
-    system_digest="s0",
-    objdump=Path("/nowhere/objdump"),
-    readelf=Path("/nowhere/readelf"),
-    bundler=None,
-    rocm_path=Path("/nowhere"),
-    bitcode_dir=Path("/nowhere/bitcode"),
-    bitcode_digest="b0",
-    ck_include=Path("/nowhere/ck"),
-    ck_digest="d0",
-    hip_version="5.2.21153",
-    hip_digest="h0",
-)
 ROOT = Path(__file__).resolve().parents[2]
 
 

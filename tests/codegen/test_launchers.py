@@ -8,32 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from absent_toolchain import TOOLCHAIN
 from tilewright.building.compile_job import CompileJob
-from tilewright.building.discover import GPU_LESS
 from tilewright.building.store.local import Store
-from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.render import list_headers, read_included_files, read_support_files, render_unchecked
 from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
 
 SCALE, ADD = "tilewright_axpb_scale.hpp", "tilewright_axpb_add.hpp"
-TOOLCHAIN = Toolchain(
-    kind=GPU_LESS,
-    cxx=Path("/nowhere/clang++"),
-    compiler="clang version 22.0",
-    compiler_digest="c0",
-    system_digest="s0",
-    objdump=Path("/nowhere/objdump"),
-    readelf=Path("/nowhere/readelf"),
-    bundler=None,
-    rocm_path=Path("/nowhere"),
-    bitcode_dir=Path("/nowhere/bitcode"),
-    bitcode_digest="b0",
-    ck_include=Path("/nowhere/ck"),
-    ck_digest="d0",
-    hip_version="5.2.21153",
-    hip_digest="h0",
-)
 
 
 def kernel(step: str, threads: int = 64) -> Kernel:

@@ -39,7 +39,7 @@ class Defaults:
 
 
 def find_defaults(folder: Path) -> Defaults:
-    """Read the nearest defaults, from `folder` upward. Without a file there are no values.
+    """Read the nearest defaults, from `folder` upward. Without a file, no values are set.
 
     If a folder has both files, `tilewright.toml` wins. A `pyproject.toml` without the table is skipped.
     """
@@ -54,7 +54,7 @@ def find_defaults(folder: Path) -> Defaults:
 
 
 def _read_table(path: Path) -> Any:
-    """The table in a `pyproject.toml`; None if there is none."""
+    """The table in a `pyproject.toml`; None if the file lacks it."""
     # A file that does not name Tilewright belongs to other tools. It is not parsed, so its errors are not reported.
     if not path.is_file() or "tilewright" not in read_text(path):
         return None

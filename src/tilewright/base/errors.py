@@ -35,11 +35,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# All known names are far shorter, and comparing longer ones takes a second.
 # Longer lists of known names are cut to those with a similar spelling.
 MOST_LISTED, LISTED = 42, 12
 # Similarity from which a name is suggested: `float16` and `fp16` have 0.55, `tile` and `epilogue` 0.5.
 CUTOFF = 0.54
+# All known names are far shorter, and comparing longer ones takes a second.
 _LONGEST_NAME = 300
 
 

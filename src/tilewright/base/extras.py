@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from typing import NoReturn
 
 from tilewright.base.errors import MissingExtraError
+
+# The extra that installs a package, for names that are imported on first use.
+_EXTRA_OF = {
+    **dict.fromkeys(("numpy", "ml_dtypes", "elftools"), "emulator"),
+    **dict.fromkeys(("pyarrow", "duckdb"), "data"),
+    **dict.fromkeys(("lightgbm", "scipy"), "learn"),
+    **{"matplotlib": "plots", "ray": "cluster"},
+}
 
 
 def require_packages(what: str, packages: Sequence[str], extra: str) -> None:
     """Raise `MissingExtraError` if packages that `what` needs are missing. It names the extra that installs them."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
-        raise MissingExtraError(f"{what} needs {', '.join(missing)}. Get it with: pip install 'tilewright[{extra}]'")
+        raise _make_error(what, missing, extra)
 
 
 def require_data_extra(what: str) -> None:
@@ -26,24 +34,13 @@ def require_learn_extra(what: str) -> None:
     require_packages(what, ("numpy", "scipy", "pyarrow", "lightgbm", "matplotlib"), "learn")
 
 
-# The extra that installs a package, for names that are imported on first use.
-EXTRA_OF = {
-    **dict.fromkeys(("numpy", "ml_dtypes", "elftools"), "emulator"),
-    **dict.fromkeys(("pyarrow", "duckdb"), "data"),
-    **dict.fromkeys(("lightgbm", "scipy"), "learn"),
-    **{"matplotlib": "plots", "ray": "cluster"},
-}
+def raise_missing_extra(what: str, error: ModuleNotFoundError) -> NoReturn:
+    """Raise `MissingExtraError` if an extra installs the package that `error` misses, else `error` again."""
+    package = (error.name or "").partition(".")[0]
+    if package not in _EXTRA_OF:
+        raise error
+    raise _make_error(what, [package], _EXTRA_OF[package]) from error
 
 
-@contextmanager
-def name_missing_extra(what: str) -> Iterator[None]:
-    """Turn an import of a package that an extra installs into a `MissingExtraError` if the package is missing."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in EXTRA_OF:
-            raise
-        raise MissingExtraError(
-            f"{what} needs {package}. Get it with: pip install 'tilewright[{EXTRA_OF[package]}]'"
-        ) from error
+def _make_error(what: str, missing: Sequence[str], extra: str) -> MissingExtraError:
+    return MissingExtraError(f"{what} needs {', '.join(missing)}. Get it with: pip install 'tilewright[{extra}]'")

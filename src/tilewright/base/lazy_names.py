@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.base.extras import name_missing_extra
+from tilewright.base.extras import raise_missing_extra
 
 
 def import_on_use(
@@ -24,8 +24,10 @@ def import_on_use(
         module = modules.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(public)}")
-        with name_missing_extra(f"{package}.{name}"):
+        try:
             return getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise_missing_extra(f"{package}.{name}", error)
 
     def list_names() -> list[str]:
         return public

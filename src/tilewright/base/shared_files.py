@@ -2,7 +2,7 @@
 
 A lock is `flock` on an open file: the system releases it with the last process that has the descriptor, however that
 process ends. Journals, shards of a sweep, builds and work folders of the store, and the download of CK's headers are
-locked in this way. Each of them decides what a lock means that is held by another process, or is not possible.
+locked in this way. Each caller decides how to handle a lock that another process holds.
 
 Claims are different on purpose. A shared store (`building.store.remote_folder`, `building.store.remote_redis`) has
 users on many machines, and whether flock works between them depends on the file system. A claim is created exclusively,
@@ -24,7 +24,7 @@ from pathlib import Path
 from tilewright.base.errors import StoreError
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_NAP_S = 0.05
+_RETRY_S = 0.05
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
@@ -64,7 +64,7 @@ def hold_lock(path: Path, timeout_s: float) -> Iterator[bool]:
     deadline = time.monotonic() + timeout_s
     try:
         while not (held := try_lock(descriptor)) and time.monotonic() < deadline:
-            time.sleep(_NAP_S)
+            time.sleep(_RETRY_S)
         yield held
     finally:
         os.close(descriptor)

@@ -1,12 +1,12 @@
 """Completion of values in a shell: GPUs, devices, ops, kernel sets, config fields and rules.
 
-Each function is the `shell_complete` of a click parameter. They import what they list, since most commands are not
-started for completion.
+Each function is the `shell_complete` of a click parameter. Modules with the values are imported
+inside, since most commands are not started for completion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import click
 from click.shell_completion import CompletionItem
@@ -43,7 +43,9 @@ def complete_ops(_: click.Context, __: click.Parameter, incomplete: str) -> list
 
 def complete_sets(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of built-in kernel sets."""
-    return _select(_list_sets(), incomplete)
+    from tilewright.ops import list_ops
+
+    return _select(dict.fromkeys(name for op in list_ops() for name in op.sets()), incomplete)
 
 
 def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -77,12 +79,6 @@ def complete_rules(_: click.Context, __: click.Parameter, incomplete: str) -> li
     rules = {rule.code: rule for op in list_ops() for rule in (*op.rules, *op.fit_rules)}
     words = [word for rule in rules.values() for word in (rule.code, rule.slug)]
     return _select(dict.fromkeys(words), incomplete)
-
-
-def _list_sets() -> Iterator[str]:
-    from tilewright.ops import list_ops
-
-    yield from dict.fromkeys(name for op in list_ops() for name in op.sets())
 
 
 def _list_words(value: object) -> tuple[str, ...]:

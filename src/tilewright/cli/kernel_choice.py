@@ -189,7 +189,7 @@ def choose_bounded_kernels(
 ) -> dict[Kernel, str]:
     """Like `choose_kernels`, for commands that write a file per kernel.
 
-    An error if a declared space has so many kernels that a field was probably forgotten, and there is no limit.
+    An error if a declared space has so many kernels that a field was probably forgotten, and no limit is given.
     """
     from tilewright.ops import space
 

@@ -272,7 +272,7 @@ def _join_names(names: Collection[str]) -> str:
 
 
 def resolve_device(device: Device | str | None, places: Iterable[Any] = ()) -> Device:
-    """The device: the argument's, else the tensors', else the current one. A default does not exist.
+    """The device: the argument's, else the tensors', else the current one. No device is used by default.
 
     `places` are the devices of the tensors: a device, or the index of a GPU.
     """

@@ -294,7 +294,7 @@ def build(
     """Build kernels, spaces, sets or configs for one or more GPUs. Artifacts in the store are reused.
 
     The returned registry has every kernel; `failures` has those that did not compile. More kernels than `limit` are an
-    error before anything is built: a field of a space was probably forgotten. None is no limit.
+    error before anything is built: a field of a space was probably forgotten. None removes the limit.
     """
     found = Registry.of(kernels, arch)
     if limit is not None and len(found.kernels) > limit:
