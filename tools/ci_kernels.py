@@ -111,7 +111,10 @@ def list_features(kernel: Kernel) -> list[str]:
     """List the features for pairs: the GPU, the fields that define a kind, and the type of the first tensor."""
     op = find_op(kernel.op)
     types = [names[0] for names in op.strata(archs.load(kernel.arch)) if names[0].startswith("dtype")]
-    return [f"arch={kernel.arch}", *(f"{name}={getattr(kernel.config, name)}" for name in (*op.kinds, *types))]
+    return [
+        f"arch={kernel.arch}",
+        *(f"{name}={getattr(kernel.config, name)}" for name in (*op.structure_fields, *types)),
+    ]
 
 
 def list_pairs(kernel: Kernel) -> set[tuple[str, str, str]]:

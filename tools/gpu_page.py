@@ -47,17 +47,19 @@ def make_gpus_page() -> str:
 def _format_kinds(op: Op, specs: Sequence[Arch]) -> str:
     found = {spec.name: _find_kinds(op, spec) for spec in specs}
     every = dict.fromkeys(kind for kinds in found.values() for kind in kinds)
-    positions = {name: list(op.list_candidates(name, specs[0])) for name in op.kinds}
-    order = sorted(every, key=lambda kind: [positions[n].index(v) for n, v in zip(op.kinds, kind, strict=True)])
+    positions = {name: list(op.list_candidates(name, specs[0])) for name in op.structure_fields}
+    order = sorted(
+        every, key=lambda kind: [positions[n].index(v) for n, v in zip(op.structure_fields, kind, strict=True)]
+    )
     rows = [(*kind, *("✓" if kind in found[spec.name] else "" for spec in specs)) for kind in order]
-    return f"### {op.name}\n\n{format_table((*op.kinds, *found), rows)}"
+    return f"### {op.name}\n\n{format_table((*op.structure_fields, *found), rows)}"
 
 
 def _find_kinds(op: Op, arch: Arch) -> dict[tuple[Any, ...], ConfigBase]:
     """Find the kinds with a legal kernel on a GPU, and one such config for each."""
     found: dict[tuple[Any, ...], ConfigBase] = {}
     for fixed in list_strata(op, arch):
-        kind = tuple(fixed[name] for name in op.kinds)
+        kind = tuple(fixed[name] for name in op.structure_fields)
         if kind not in found:
             config = draw_legal(op, arch, random.Random(0), fixed)
             if config is not None:

@@ -64,7 +64,7 @@ def representatives(op: Op) -> list[Kernel]:
     for name in ("gfx942", "gfx950"):
         arch = archs.load(name)
         for fixed in list_strata(op, arch):
-            kind = tuple(str(fixed[field]) for field in op.kinds)
+            kind = tuple(str(fixed[field]) for field in op.structure_fields)
             if kind in chosen:
                 continue
             config = draw_legal(op, arch, random.Random(0), fixed)
@@ -78,7 +78,7 @@ def golden_kernels(op: Op) -> dict[Path, Kernel]:
     folder = FOLDER / op.name
     kernels = {}
     for kernel in representatives(op):
-        kind = "-".join(str(getattr(kernel.config, field)) for field in op.kinds)
+        kind = "-".join(str(getattr(kernel.config, field)) for field in op.structure_fields)
         kernels[folder / f"{kind}.golden"] = kernel
     for form, changes in FORMS.get(op.name, {}).items():
         kernels[folder / f"{form}.golden"] = op.make_kernel(op.make_example(changes), "gfx942")

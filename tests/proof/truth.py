@@ -90,7 +90,7 @@ def _draw_pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
             config = draw_legal(op, arch, rng, fixed)
             if config is None:
                 break
-            if op.is_small(config):
+            if op.kind(config).is_small(config):
                 yield Kernel(op.name, config, arch.name)
                 break
 
@@ -129,7 +129,7 @@ def draw_rejected(op: Op, n: int, seed: int) -> list[Case]:
         rng = random.Random(f"{seed} {code} {turn}")
         arch = rng.choice(ARCHS)
         config = draw_breaking(op, archs.load(arch), rng, code, spread[arch])
-        if config is not None and op.is_small(config):
+        if config is not None and op.kind(config).is_small(config):
             case = Case(Kernel(op.name, config, arch), code)
             cases.setdefault(case.kernel.slug, case)
         if len(cases) == n:
@@ -170,7 +170,7 @@ def judge_code(
     op = find_op(kernel.op)
     base = (kernel.slug, kernel.arch, case.expected)
     spec = archs.load(kernel.arch)
-    problems = find_differences(code, op.matrix_instructions(kernel.config, spec))
+    problems = find_differences(code, op.kind(kernel.config).matrix_instructions(kernel.config, spec))
     note, unexpected = ("", "") if problems else lds(code, spec)
     problems = [*problems, *([unexpected] if unexpected else [])]
     verdict = "wrong" if problems else "computes"
@@ -187,7 +187,7 @@ def check_lds(
     kernel: Kernel, code: Sequence[KernelInspection], spec: Arch, toolchain: Toolchain, again: bool
 ) -> tuple[str, str]:
     """Return a remark about the LDS of a code object and a contradiction of the prediction, or empty strings."""
-    predicted = find_op(kernel.op).lds_bytes(kernel.config, spec)
+    predicted = find_op(kernel.op).kind(kernel.config).lds_bytes(kernel.config, spec)
     if collect_lds(code) == {predicted}:
         return "", ""
     if again:

@@ -48,7 +48,7 @@ class CompileCosts:
 
 def cost_group(kernel: Kernel) -> str:
     """Kernels of one group cost about the same: they have the same op, GPU and structural fields."""
-    fields = find_op(kernel.op).kinds
+    fields = find_op(kernel.op).structure_fields
     return " ".join([kernel.op, kernel.arch, *(str(getattr(kernel.config, name)) for name in fields)])
 
 

@@ -66,9 +66,9 @@ def find_differences(kernel: Kernel, inspection: Inspection) -> InspectionChecks
     op, spec = find_op(kernel.op), gpus.load(kernel.arch)
     own = inspection.op_kernels
     return InspectionChecks(
-        expected_matrix=tuple(sorted(set(op.matrix_instructions(kernel.config, spec)))),
+        expected_matrix=tuple(sorted(set(op.kind(kernel.config).matrix_instructions(kernel.config, spec)))),
         matrix=tuple(sorted({name for k in own for name in k.matrix})),
-        predicted_lds=op.lds_bytes(kernel.config, spec),
+        predicted_lds=op.kind(kernel.config).lds_bytes(kernel.config, spec),
         lds=tuple(sorted({k.resources.lds_bytes for k in own})),
     )
 

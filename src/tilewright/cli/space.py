@@ -92,7 +92,7 @@ def command(
     for name in archs:
         gpus.load(name)
     kernel_set = _find_kernel_set(named, settings, set_name, tile_engine)
-    field = choose(f"field of {op.name}", by or op.kinds[0], op.field_names)
+    field = choose(f"field of {op.name}", by or op.structure_fields[0], op.field_names)
     started = time.perf_counter()
     with report_progress(as_json=as_json, after_s=PATIENCE_IN_LOGS_S):
         reports = [_count_kernels(kernel_set, name, field) for name in archs]

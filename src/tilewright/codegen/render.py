@@ -50,20 +50,20 @@ def render(kernel: Kernel) -> KernelSource:
 def render_unchecked(kernel: Kernel) -> KernelSource:
     """Render the source of any kernel, legal or not, for comparing the rules with the compiler."""
     op = find_op(kernel.op)
-    text = _load_template(op.template).render(op.context(kernel), headers=list_headers(kernel))
+    text = _load_template(op.template).render(op.kind(kernel.config).context(kernel), headers=list_headers(kernel))
     return KernelSource(kernel, text, read_included_files(kernel))
 
 
 def list_headers(kernel: Kernel) -> tuple[str, ...]:
     """List the headers that a kernel includes, in order. They can be precompiled: kernels of a kind share them."""
     op = find_op(kernel.op)
-    return (*op.headers, *op.launchers_of(kernel.config))
+    return (*op.headers, *op.kind(kernel.config).launchers)
 
 
 def read_included_files(kernel: Kernel) -> Mapping[str, str]:
     """Read our own files that a kernel includes: its C interface and its launcher."""
     op = find_op(kernel.op)
-    launchers = {name: op.launchers[name] for name in op.launchers_of(kernel.config)}
+    launchers = {name: op.launchers[name] for name in op.kind(kernel.config).launchers}
     return {name: _read_text(path) for name, path in {**op.support, **launchers}.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from tilewright.ops.cost_model.cost import CostModel
 from tilewright.ops.execution import Execution
 from tilewright.ops.fields import ConfigBase, list_fields, read_config, read_tokens
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.kind import Kind, index_kinds
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.rule import Rule
 
@@ -44,64 +46,70 @@ class Profile:
     wants: Callable[[Any, Arch], bool]
 
 
-def _no_launchers(config: object) -> tuple[str, ...]:  # noqa: ARG001
-    return ()
+def _no_entries() -> Mapping[str, Any]:
+    return {}
 
 
-@dataclass(frozen=True, repr=False)
+def _no_strata(arch: Arch) -> Mapping[tuple[str, ...], list[tuple[Any, ...]]]:  # noqa: ARG001
+    return {}
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Op:
     """An operation and everything Tilewright must know about it.
 
-    `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` lists, for a field given as "*",
-    all values worth trying on a GPU. `kinds` names the fields that change a kernel's structure; `strata` lists all
-    fields that distinguish kernels, with their values. `context` returns the template's variables, `headers` are
-    the includes of all rendered sources, `support` those of them that are Tilewright's own files. `sets` and
-    `spaces` are the op's built-in kernel sets and spaces, by name; `importers` read files of other tools as spaces.
-    `execution` defines how kernels are called and checked; without it they can be built but not run.
-    `problem_readers` read files of other tools as lists of problems, by format name, `measurement_readers` as times
-    of its kernels. `launchers` are further files of Tilewright, each for some kernels only: `launchers_of` names
-    those that a config's source includes, after `headers`. `filters` are additional names by which commands select
-    kernels, next to fields and shorthands: name → field, shorthand or property of the config. `profiles` select
-    kernels by purpose, from the space `default` if the op has one. `cost` estimates kernel times; without it
-    kernels are selected in the order of registration.
+    `kinds` are its sorts of kernels, and `kind_field` the config field with the name of a config's kind; an op with one
+    kind needs none. `rules` take (config, arch); `fit_rules` take (config, problem, arch). `stars` lists, for a field
+    given as "*", all values worth trying on a GPU. `structure_fields` names the fields that change a kernel's
+    structure; `strata` lists all fields that distinguish kernels, with their values. `headers` are the includes of all
+    rendered sources, `support` those of them that are Tilewright's own files; `launchers` are further files of
+    Tilewright, each for some kinds only. `sets` and `spaces` are the op's built-in kernel sets and spaces, by name;
+    `importers` read files of other tools as spaces. `execution` defines how kernels are called and checked; without it
+    they can be built but not run. `problem_readers` read files of other tools as lists of problems, by format name,
+    `measurement_readers` as times of its kernels. `filters` are additional names by which commands select kernels, next
+    to fields and shorthands: name → field, shorthand or property of the config. `profiles` select kernels by purpose,
+    from the space `default` if the op has one. `cost` estimates kernel times; without it kernels are selected in the
+    order of registration.
     """
 
     name: str
     doc: str
     config_type: type[ConfigBase]
     problem_type: type
+    kinds: tuple[Kind, ...]
+    kind_field: str = ""
     example: Mapping[str, Any]
     example_problem: Mapping[str, Any]
-    rules: tuple[Rule, ...]
-    fit_rules: tuple[Rule, ...]
-    stars: Mapping[str, Callable[[Arch], tuple[Any, ...]]]
-    kinds: tuple[str, ...]
-    strata: Callable[[Arch], Mapping[tuple[str, ...], list[tuple[Any, ...]]]]
-    shorthands: Mapping[str, Shorthand]
+    rules: tuple[Rule, ...] = ()
+    fit_rules: tuple[Rule, ...] = ()
+    stars: Mapping[str, Callable[[Arch], tuple[Any, ...]]] = field(default_factory=dict)
+    structure_fields: tuple[str, ...] = ()
+    strata: Callable[[Arch], Mapping[tuple[str, ...], list[tuple[Any, ...]]]] = _no_strata
+    shorthands: Mapping[str, Shorthand] = field(default_factory=dict)
     template: Path
-    context: Callable[[Kernel], Mapping[str, Any]]
     headers: tuple[str, ...]
     support: Mapping[str, Path]
-    lds_bytes: Callable[[Any, Arch], int]
-    # The matrix instruction of each GEMM of a config's kernels; their code must contain exactly these. An empty
-    # string for a GEMM that the GPU has no instruction for.
-    matrix_instructions: Callable[[Any, Arch], tuple[str, ...]]
-    # Whether a config's kernel compiles fast enough for large samples.
-    is_small: Callable[[Any], bool]
-    sets: Callable[[], Mapping[str, Any]]
-    spaces: Callable[[], Mapping[str, Any]]
-    importers: Mapping[str, Callable[..., Any]]
+    launchers: Mapping[str, Path] = field(default_factory=dict)
+    sets: Callable[[], Mapping[str, Any]] = _no_entries
+    spaces: Callable[[], Mapping[str, Any]] = _no_entries
+    importers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     execution: Execution | None = None
     problem_readers: Mapping[str, Callable[[Path], list[Any]]] = field(default_factory=dict)
     measurement_readers: Mapping[str, MeasurementReader] = field(default_factory=dict)
     filters: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
-    launchers: Mapping[str, Path] = field(default_factory=dict)
-    launchers_of: Callable[[Any], tuple[str, ...]] = _no_launchers
     cost: CostModel | None = None
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
+
+    @functools.cached_property
+    def _kinds_by_name(self) -> Mapping[str, Kind]:
+        return index_kinds(self.kinds)
+
+    def kind(self, config: object) -> Kind:
+        """The kind of a config's kernels."""
+        return self._kinds_by_name[getattr(config, self.kind_field)] if self.kind_field else self.kinds[0]
 
     def make_config(self, **values: object) -> ConfigBase:
         """A config of this op. Unknown fields and invalid values are errors."""

@@ -1,17 +1,20 @@
 """Rules: checks that reject illegal configs, with the numbers that make them illegal.
 
-A rule is a function `check(config, arch)` that returns None or a `RejectedKernel`. It reads only the fields that it
-declares, so that a search over a space can apply it as soon as those fields are bound. Its docstring is its
-documentation: the first paragraph states the requirement, then follow `Why:` and `Fix:`.
+A rule is a function `check(config, arch)` that returns None or a `Rejection`. It reads only the fields that it
+declares, so that a search over a space can apply it as soon as those fields are bound. `when` limits it to configs with
+certain values: a search without such values leaves the rule out. Its docstring is its documentation: the first
+paragraph states the requirement, then follow `Why:` and `Fix:`. `rule_forms` has one-line forms for frequent
+requirements.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import operator
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Literal
 
@@ -33,7 +36,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A violated rule, with the contents of its `RejectedKernel`."""
+    """A violated rule, with the contents of its `Rejection`."""
 
     code: str
     slug: str
@@ -46,10 +49,15 @@ class Violation:
         return f"{self.code} {self.slug}: {self.message}"
 
 
+Check = Callable[..., Rejection | None]
+Values = tuple[object, ...]
+
+
 @dataclass(frozen=True)
 class Rule:
     """One rule. `good` and `bad` are field overrides of the op's example config that pass and fail it.
 
+    `when` names fields and the values with which the rule applies; `check` returns None for all other configs.
     `group_key`, if given, returns a key: the rule has the same verdict for all configs with equal keys. One check then
     serves many kernels whose fields differ.
     """
@@ -58,7 +66,7 @@ class Rule:
     slug: str
     reads: tuple[str, ...]
     enforced_by: Enforcer
-    check: Callable[..., Rejection | None]
+    check: Check
     good: Mapping[str, Any]
     bad: Mapping[str, Any]
     arch: str
@@ -66,6 +74,7 @@ class Rule:
     why: str
     fix: str
     group_key: Callable[[Any, Arch], Hashable] | None = None
+    when: Mapping[str, Values] = field(default_factory=dict)
 
     def find_violation(self, *subjects: object) -> Violation | None:
         """The violation, or None if the rule passes."""
@@ -73,6 +82,37 @@ class Rule:
         if fault is None:
             return None
         return Violation(self.code, self.slug, fault.message, fault.field, fault.nearest, self.fix)
+
+    def on(
+        self,
+        view: Callable[[Any], object | None],
+        *,
+        reads: Sequence[str] | None = None,
+        when: Mapping[str, object] | None = None,
+        **changes: Any,
+    ) -> Rule:
+        """This rule for other configs, which it sees through `view`. It does not apply where the view is None.
+
+        `reads` are fields of the other configs, by default those of this rule. A rejection that names another field,
+        one of the view, loses its field and its nearest value. `changes` replace other attributes, such as examples.
+        """
+        limits = _normalize_limits(when)
+        fields = _merge_names(limits, self.reads if reads is None else reads)
+
+        def check(config: object, *others: object) -> Rejection | None:
+            seen = view(config)
+            fault = None if seen is None else self.check(seen, *others)
+            return fault if fault is None or fault.field in fields else Rejection(fault.message)
+
+        return dataclasses.replace(self, reads=fields, check=_limit_check(check, limits), when=limits, **changes)
+
+    def limit(self, field: str, values: Values) -> Rule:
+        """This rule, only for configs with one of these values in a field."""
+        limits = {field: values}
+        names = _merge_names(limits, self.reads)
+        return dataclasses.replace(
+            self, reads=names, check=_limit_check(self.check, limits), when={**limits, **self.when}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +136,71 @@ def rule(
     good: Mapping[str, Any],
     bad: Mapping[str, Any],
     arch: str = "gfx942",
+    when: Mapping[str, object] | None = None,
     group_key: Callable[[Any, Arch], Hashable] | None = None,
-) -> Callable[[Callable[..., Rejection | None]], Rule]:
-    """Make a check function a rule. `arch` is the GPU of the examples."""
+) -> Callable[[Check], Rule]:
+    """Make a check function a rule. `arch` is the GPU of the examples; fields of `when` need not be in `reads`."""
 
-    def make_rule(check: Callable[..., Rejection | None]) -> Rule:
-        what, why, fix = _parse_sections(check)
-        return Rule(code, slug, tuple(reads), enforced_by, check, good, bad, arch, what, why, fix, group_key)
+    def make(check: Check) -> Rule:
+        return make_rule(
+            code,
+            slug,
+            check,
+            reads=reads,
+            enforced_by=enforced_by,
+            good=good,
+            bad=bad,
+            texts=_parse_sections(check),
+            arch=arch,
+            when=when,
+            group_key=group_key,
+        )
 
-    return make_rule
+    return make
+
+
+def make_rule(
+    code: str,
+    slug: str,
+    check: Check,
+    *,
+    reads: Sequence[str],
+    enforced_by: Enforcer,
+    good: Mapping[str, Any],
+    bad: Mapping[str, Any],
+    texts: tuple[str, str, str],
+    arch: str = "gfx942",
+    when: Mapping[str, object] | None = None,
+    group_key: Callable[[Any, Arch], Hashable] | None = None,
+) -> Rule:
+    """A rule from its parts. `texts` are the requirement, the reason and the advice."""
+    limits = _normalize_limits(when)
+    names = _merge_names(limits, reads)
+    limited = _limit_check(check, limits)
+    return Rule(code, slug, names, enforced_by, limited, good, bad, arch, *texts, group_key, limits)
+
+
+def _normalize_limits(when: Mapping[str, object] | None) -> dict[str, Values]:
+    """`when` with a tuple of values for each field; a single value becomes a tuple of one."""
+    return {name: value if isinstance(value, tuple) else (value,) for name, value in (when or {}).items()}
+
+
+def _merge_names(limits: Mapping[str, Values], reads: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*limits, *reads)))
+
+
+def _limit_check(check: Check, limits: Mapping[str, Values]) -> Check:
+    if not limits:
+        return check
+    items = tuple(limits.items())
+
+    def check_if_applicable(config: object, *others: object) -> Rejection | None:
+        for name, values in items:
+            if getattr(config, name) not in values:
+                return None
+        return check(config, *others)
+
+    return check_if_applicable
 
 
 def _parse_sections(check: Callable[..., Any]) -> tuple[str, str, str]:

@@ -222,7 +222,11 @@ class Search:
         level = {name: i for i, axis in enumerate(axes) for name in axis.fields}
         # Per level: the rules that can be checked there, a picker of the values they read, and their cached verdicts.
         self.rules_at: list[list[tuple[Rule, _Pick, dict[Any, bool]]]] = [[] for _ in axes]
+        listed = {name: {row[i] for row in axis.values} for axis in axes for i, name in enumerate(axis.fields)}
         for rule in op.rules:
+            # A rule that applies to none of the listed values can never reject.
+            if any(listed.get(name, set()).isdisjoint(values) for name, values in rule.when.items()):
+                continue
             if all(name in level for name in rule.reads):
                 known = verdicts.setdefault(rule.code, {})
                 self.rules_at[max(level[name] for name in rule.reads)].append((rule, _make_picker(rule.reads), known))

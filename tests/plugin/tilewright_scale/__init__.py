@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.spec import Arch
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, config_field
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.kind import Kind
 from tilewright.ops.op import Op
 from tilewright.ops.rule import collect_rules
 from tilewright_scale import fit
@@ -51,10 +51,6 @@ def _context(kernel: Kernel) -> Mapping[str, Any]:
     }
 
 
-def _none(_: Any, __: Arch) -> tuple[str, ...]:
-    return ()
-
-
 OP = Op(
     name="scale",
     doc="y = factor · x",
@@ -62,22 +58,13 @@ OP = Op(
     problem_type=Problem,
     example={"dtype": "fp32", "threads": 64, "factor": 2},
     example_problem={"n": 100},
-    rules=(),
     fit_rules=collect_rules(fit),
-    stars={},
-    kinds=("dtype",),
+    kinds=(Kind(name="scale", doc="multiplies", context=_context),),
+    structure_fields=("dtype",),
     strata=lambda _: {("dtype",): [(name,) for name in DTYPES]},
-    shorthands={},
     template=_HERE / "kernel.hip.j2",
-    context=_context,
     headers=("hip/hip_runtime.h", "tilewright_scale.h"),
     support={"tilewright_scale.h": _HERE / "abi.h"},
-    lds_bytes=lambda _, __: 0,
-    matrix_instructions=_none,
-    is_small=lambda _: True,
-    sets=dict,
-    spaces=dict,
-    importers={},
     execution=EXECUTION,
 )
 

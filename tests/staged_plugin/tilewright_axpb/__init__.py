@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.spec import Arch
 from tilewright.ops import c_interface
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, config_field
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.kind import Kind
 from tilewright.ops.op import Op
 from tilewright.ops.rule import collect_rules
 from tilewright_axpb import fit
@@ -45,10 +45,6 @@ def _context(kernel: Kernel) -> Mapping[str, Any]:
     }
 
 
-def _none(_: Any, __: Arch) -> tuple[str, ...]:
-    return ()
-
-
 OP = Op(
     name="axpb",
     doc="y = factor · x + b",
@@ -56,24 +52,15 @@ OP = Op(
     problem_type=Problem,
     example={"step": SCALE, "threads": 64},
     example_problem={"step": SCALE, "n": 100},
-    rules=(),
     fit_rules=collect_rules(fit),
-    stars={},
-    kinds=("step",),
+    kinds=tuple(Kind(name=step, doc=step, context=_context, launchers=(name,)) for step, name in _LAUNCHERS.items()),
+    kind_field="step",
+    structure_fields=("step",),
     strata=lambda _: {("step",): [(SCALE,), (ADD,)]},
-    shorthands={},
     template=_HERE / "kernel.hip.j2",
-    context=_context,
     headers=("hip/hip_runtime.h", "tilewright_axpb.h", c_interface.NAME),
     support={"tilewright_axpb.h": _HERE / "abi.h", **c_interface.SUPPORT},
     launchers={name: _HERE / f"{step}.hpp" for step, name in _LAUNCHERS.items()},
-    launchers_of=lambda config: (_LAUNCHERS[config.step],),
-    lds_bytes=lambda _, __: 0,
-    matrix_instructions=_none,
-    is_small=lambda _: True,
-    sets=dict,
-    spaces=dict,
-    importers={},
     execution=EXECUTION,
 )
 

@@ -23,6 +23,7 @@ from tilewright.ops.fmha.rules import RULES
 from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.fmha.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
 from tilewright.ops.fmha.trials import list_trials
+from tilewright.ops.kind import Kind
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
 
@@ -57,6 +58,19 @@ def _get_values(values: tuple[Any, ...], _: Arch) -> tuple[Any, ...]:
     return values
 
 
+KINDS = tuple(
+    Kind(
+        name=name,
+        doc=family.doc,
+        context=source.make_context,
+        launchers=source.list_launchers(name),
+        lds_bytes=lds_bytes,
+        matrix_instructions=matrix_instructions,
+        is_small=is_small,
+    )
+    for name, family in FAMILIES.items()
+)
+
 OP = Op(
     name="fmha",
     doc="fused attention, also over caches of keys and values, and its gradients",
@@ -80,7 +94,9 @@ OP = Op(
         **{name: functools.partial(list_tile_values, name) for name in TILE_FIELDS},
         **{name: functools.partial(_get_values, values) for name, values in _STARS.items()},
     },
-    kinds=("family", "pipeline"),
+    kinds=KINDS,
+    kind_field="family",
+    structure_fields=("family", "pipeline"),
     strata=_list_strata,
     shorthands={
         "tile": Shorthand(TILE_FIELDS, read_tile, list_tile_texts),
@@ -89,14 +105,9 @@ OP = Op(
     profiles=PROFILES,
     filters={"variant": "family", "layout": "v_layout", "hdim_q": "hdim_q", "hdim_v": "hdim_v"},
     template=_HERE / "kernel.hip.j2",
-    context=source.make_context,
     headers=source.HEADERS,
     support=source.SUPPORT,
     launchers=source.LAUNCHERS,
-    launchers_of=source.list_launchers,
-    lds_bytes=lds_bytes,
-    matrix_instructions=matrix_instructions,
-    is_small=is_small,
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},

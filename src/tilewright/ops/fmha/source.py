@@ -63,9 +63,9 @@ _FLAGS = (
 )
 
 
-def list_launchers(config: Config) -> tuple[str, ...]:
-    """Return the files that a config's source includes; the launcher of its family is the last one."""
-    return tuple(f"tilewright_fmha_{name}.hpp" for name in (*_SHARED.get(config.family, ()), config.family))
+def list_launchers(family: str) -> tuple[str, ...]:
+    """Return the files that a family's sources include; its own launcher is the last one."""
+    return tuple(f"tilewright_fmha_{name}.hpp" for name in (*_SHARED.get(family, ()), family))
 
 
 def make_context(kernel: Kernel) -> dict[str, Any]:

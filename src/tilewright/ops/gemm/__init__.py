@@ -35,6 +35,7 @@ from tilewright.ops.gemm.tensors import (
 )
 from tilewright.ops.gemm.tile_engine import read_tile_engine
 from tilewright.ops.gemm.trials import list_trials
+from tilewright.ops.kind import Kind
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op
 from tilewright.ops.space import Space
@@ -55,6 +56,18 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
         ("epilogue",): [(name,) for name in EPILOGUES],
     }
 
+
+KINDS = tuple(
+    Kind(
+        name=name,
+        doc=name,
+        context=source.make_context,
+        lds_bytes=lds_bytes,
+        matrix_instructions=matrix_instructions,
+        is_small=is_small,
+    )
+    for name in VARIANTS
+)
 
 OP = Op(
     name="gemm",
@@ -80,16 +93,14 @@ OP = Op(
         "num_d": lambda _: (0, 1, 2),
         "vector": lambda _: (None,),
     },
-    kinds=("variant", "pipeline", "epilogue"),
+    kinds=KINDS,
+    kind_field="variant",
+    structure_fields=("variant", "pipeline", "epilogue"),
     strata=_list_strata,
     shorthands={"dtype": DTYPE},
     template=_HERE / "kernel.hip.j2",
-    context=source.make_context,
     headers=source.HEADERS,
     support=source.SUPPORT,
-    lds_bytes=lds_bytes,
-    matrix_instructions=matrix_instructions,
-    is_small=is_small,
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},

@@ -35,6 +35,7 @@ from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instructions
 from tilewright.ops.grouped_conv.rules import RULES
 from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
 from tilewright.ops.grouped_conv.trials import list_trials
+from tilewright.ops.kind import Kind
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
@@ -65,6 +66,18 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
         ("epilogue",): [(name,) for name in EPILOGUES],
     }
 
+
+KINDS = tuple(
+    Kind(
+        name=name,
+        doc=name,
+        context=source.make_context,
+        lds_bytes=lds_bytes,
+        matrix_instructions=matrix_instructions,
+        is_small=is_small,
+    )
+    for name in DIRECTIONS
+)
 
 OP = Op(
     name="grouped_conv",
@@ -102,7 +115,9 @@ OP = Op(
         "vector": lambda _: tuple(Shape(*s) for s in itertools.product(_VECTORS, repeat=3)),
         "merge_groups": lambda _: (1, 2, 4, 8),
     },
-    kinds=("direction", "pipeline", "epilogue"),
+    kinds=KINDS,
+    kind_field="direction",
+    structure_fields=("direction", "pipeline", "epilogue"),
     strata=_list_strata,
     shorthands={
         "dtype": DTYPE,
@@ -110,12 +125,8 @@ OP = Op(
         "layout": Shorthand(("ndim",), _parse_layout),
     },
     template=_HERE / "kernel.hip.j2",
-    context=source.make_context,
     headers=source.HEADERS,
     support=source.SUPPORT,
-    lds_bytes=lds_bytes,
-    matrix_instructions=matrix_instructions,
-    is_small=is_small,
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},

@@ -1,0 +1,102 @@
+"""One-line forms of frequent rules: a number divides another, fields have given values, or one of several values.
+
+Each form makes a `Rule` with the same parts as the decorator `rule`: `why` and `fix` are its documentation, and `when`
+limits it. Numbers come from `numbers(config)`, a mapping; an empty one means that the rule does not apply, such as for
+a block whose length is wrong, which is another rule's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.rule import Enforcer, Rejection, Rule, make_rule
+
+Numbers = Callable[[Any], Mapping[str, int]]
+
+
+class RuleParts(TypedDict, total=False):
+    """The parts that all forms take. All but `arch` and `when` are required."""
+
+    enforced_by: Enforcer
+    good: Mapping[str, Any]
+    bad: Mapping[str, Any]
+    why: str
+    fix: str
+    arch: str
+    when: Mapping[str, object]
+
+
+def _split_texts(what: str, parts: RuleParts) -> dict[str, Any]:
+    """The parts as arguments of `make_rule`."""
+    rest: dict[str, Any] = dict(parts)
+    return {"texts": (what, rest.pop("why"), rest.pop("fix")), **rest}
+
+
+def divides(
+    code: str,
+    slug: str,
+    divisor: str,
+    multiple: str,
+    *,
+    numbers: Numbers,
+    reads: Sequence[str],
+    nearest: Callable[[Any], object] | None = None,
+    what: str = "",
+    **parts: Unpack[RuleParts],
+) -> Rule:
+    """`multiple` must be a multiple of `divisor`, two names of numbers. The first of `reads` is the field to change."""
+
+    def check(config: object, arch: Arch) -> Rejection | None:  # noqa: ARG001
+        found = numbers(config)
+        if not found or not found[divisor] or found[multiple] % found[divisor] == 0:
+            return None
+        message = f"{multiple} = {found[multiple]} is not a multiple of {divisor} = {found[divisor]}"
+        return Rejection(message, reads[0], nearest(config) if nearest else None)
+
+    what = what or f"{multiple} must be a multiple of {divisor}."
+    return make_rule(code, slug, check, reads=reads, **_split_texts(what, parts))
+
+
+def equal(
+    code: str, slug: str, what: str, wanted: Mapping[str, object], message: str, **parts: Unpack[RuleParts]
+) -> Rule:
+    """Fields must have the wanted values. `message` describes the first other value, with {name}, {value}, {wanted}.
+
+    Fields of the config are available to the message, too, if `when` names them.
+    """
+
+    def check(config: object, arch: Arch) -> Rejection | None:
+        for name, value in wanted.items():
+            if (found := getattr(config, name)) != value:
+                limits = {field: getattr(config, field) for field in parts.get("when", {})}
+                text = message.format(**limits, name=name, value=found, wanted=value, arch=arch.name)
+                return Rejection(text, name, value)
+        return None
+
+    return make_rule(code, slug, check, reads=tuple(wanted), **_split_texts(what, parts))
+
+
+def one_of(
+    code: str,
+    slug: str,
+    what: str,
+    allowed: Mapping[str, Sequence[object]],
+    message: str,
+    *,
+    nearest: object = None,
+    **parts: Unpack[RuleParts],
+) -> Rule:
+    """Fields must have one of the allowed values. `message` has {name}, {value}, {allowed} and the fields of `when`."""
+
+    def check(config: object, arch: Arch) -> Rejection | None:
+        for name, values in allowed.items():
+            if (found := getattr(config, name)) not in values:
+                limits = {field: getattr(config, field) for field in parts.get("when", {})}
+                listing = ", ".join(map(str, values))
+                text = message.format(**limits, name=name, value=found, allowed=listing, arch=arch.name)
+                return Rejection(text, name, nearest)
+        return None
+
+    return make_rule(code, slug, check, reads=tuple(allowed), **_split_texts(what, parts))
