@@ -25,7 +25,7 @@ from tilewright.emulator.launch import Mode
 from tilewright.ops import fmha
 from tilewright.ops.fmha import Config, Problem
 from tilewright.ops.fmha.families import BACKWARD, CONVERT_DQ, DOT_DO_O, DQ_DK_DV
-from tilewright.ops.fmha.resources.backward import lds_bytes
+from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.kernel import Kernel
 
@@ -247,7 +247,7 @@ def test_lds_is_what_the_compiler_allocates(name: str) -> None:
     made = {**GRADIENTS, **OTHERS}[name]
     (artifact,) = built([made])
     allocated = max(each["lds_bytes"] for each in artifact.facts["resources"])
-    assert lds_bytes(made.config, archs.load(made.arch)) == allocated
+    assert find_kind(made.config).lds_bytes(made.config, archs.load(made.arch)) == allocated
 
 
 def test_refused() -> None:

@@ -14,8 +14,8 @@ from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fmha.families import BACKWARD, FAMILIES
 from tilewright.ops.fmha.inputs import make_inputs
+from tilewright.ops.fmha.kind import compute_reference
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import compute_reference
 from tilewright.ops.fmha.tensors import list_tensors
 
 GFX942 = archs.load("gfx942")

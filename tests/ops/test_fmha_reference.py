@@ -13,8 +13,8 @@ from plain_attention import attention, sees
 
 from tilewright import arch as archs
 from tilewright.ops.fmha.inputs import make_inputs
+from tilewright.ops.fmha.kind import compute_reference
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import compute_reference
 from tilewright.ops.fmha.reference_forward import build_visibility_mask, compute_alibi_distances, split_keys
 from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.fmha.tensors import list_tensors

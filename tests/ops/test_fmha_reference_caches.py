@@ -12,8 +12,8 @@ import pytest
 from tilewright import arch as archs
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.inputs import make_inputs
+from tilewright.ops.fmha.kind import compute_reference
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import compute_reference
 from tilewright.ops.fmha.tolerance import compute_tolerance
 
 GFX942 = archs.load("gfx942")

@@ -10,10 +10,9 @@ import pytest
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.fields import list_fields
-from tilewright.ops.fmha import resources, rules
+from tilewright.ops.fmha import kind, rules
 from tilewright.ops.fmha.families import FAMILIES, USED
 from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE, list_gemms
-from tilewright.ops.fmha.source import LAUNCHERS
 from tilewright.ops.rule import find_violations
 
 FMHA = find_op("fmha")
@@ -30,7 +29,7 @@ def test_every_module_of_rules_is_used() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_launcher_reads_the_fields_that_its_family_uses(family: str) -> None:
     """A field that no source of the family reads would give one kernel several names."""
-    texts = [path.read_text() for name, path in LAUNCHERS.items()]
+    texts = [path.read_text() for name, path in FMHA.launchers.items()]
     shared = (Path(rules.__file__).parents[1] / "launch" / "kernel.hpp").read_text()
     own = (Path(rules.__file__).parents[1] / "launch" / f"{family}.hpp").read_text()
     read = set(re.findall(r"\bD::(\w+)", own + shared + "".join(texts)))
@@ -51,11 +50,11 @@ def test_gemms_of_gradients() -> None:
 
 def test_matrix_instructions_are_one_for_each_gemm() -> None:
     arch = archs.load("gfx942")
-    assert len(resources.matrix_instructions(FMHA.make_example(), arch)) == 2
+    assert len(kind.matrix_instructions(FMHA.make_example(), arch)) == 2
     mixed = FMHA.make_example({"mma": (32, 32, 16, 16, 16, 16)})
-    assert len(set(resources.matrix_instructions(mixed, arch))) == 2
+    assert len(set(kind.matrix_instructions(mixed, arch))) == 2
     combine = {"family": "combine", "pipeline": "combine", "block": (32, 64), "waves": (), "mma": ()}
-    assert resources.matrix_instructions(FMHA.make_example(combine), arch) == ()
+    assert kind.matrix_instructions(FMHA.make_example(combine), arch) == ()
 
 
 def test_a_message_names_the_gemm() -> None:

@@ -10,6 +10,7 @@ from tilewright import arch as archs
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
 from tilewright.ops import find_op
 from tilewright.ops.fmha.arch_table import format_tile, list_tiles, read_tile
+from tilewright.ops.fmha.config import PAD_FIELDS, PAD_PRESETS
 from tilewright.ops.fmha.families import (
     COMBINE,
     CONVERT_DQ,
@@ -18,8 +19,6 @@ from tilewright.ops.fmha.families import (
     DTYPES,
     FAMILIES,
     FORWARD,
-    PAD_FIELDS,
-    PADS,
     SPLITKV,
 )
 from tilewright.ops.space import Space
@@ -103,7 +102,7 @@ def test_counting_agrees_with_naming() -> None:
 
 
 def test_pads_stand_for_four_fields() -> None:
-    for name, values in PADS.items():
+    for name, values in PAD_PRESETS.items():
         assert FMHA.shorthands["pads"].expand_value(name) == dict(zip(PAD_FIELDS, values, strict=True))
     with pytest.raises(UnknownValueError, match="pads"):
         FMHA.shorthands["pads"].row("all")

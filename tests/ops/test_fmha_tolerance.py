@@ -16,8 +16,10 @@ import tilewright as tw
 from tilewright import arch as archs
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.inputs import make_inputs
+from tilewright.ops.fmha.kind import compute_reference
+from tilewright.ops.fmha.kinds.combine import COMBINE
+from tilewright.ops.fmha.kinds.splitkv import SPLITKV
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.reference import compute_reference
 from tilewright.ops.fmha.stages import make_stage
 from tilewright.ops.fmha.tolerance import compute_tolerance
 
@@ -114,7 +116,7 @@ def test_holds_for_two_kernels(values: dict[str, Any]) -> None:
     expected = compute_reference(of, given, GFX942)
     configs = config("splitkv"), config("combine")
     allowed = compute_tolerance(configs, of, given, expected, GFX942)
-    first, second = make_stage(of, "splitkv"), make_stage(of, "combine")
+    first, second = make_stage(of, SPLITKV), make_stage(of, COMBINE)
     between = Simulated(first, GFX942, TILE).splitkv(given)
     found = Simulated(second, GFX942, TILE).combine({**given, **between})
     assert max(shares(found, expected, allowed).values()) <= 1.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.rule import Rule
@@ -65,7 +65,12 @@ class Kind:
         return self.fields is None or name in self.fields
 
 
-K = TypeVar("K", bound=Kind)
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
 
 
 def combine_rules(shared: Iterable[Rule], of_kinds: Mapping[str, Iterable[Rule]], field: str) -> tuple[Rule, ...]:
@@ -86,9 +91,9 @@ def combine_rules(shared: Iterable[Rule], of_kinds: Mapping[str, Iterable[Rule]]
     return tuple(found)
 
 
-def index_kinds(kinds: Iterable[K]) -> Mapping[str, K]:
+def index_kinds(kinds: Iterable[N]) -> Mapping[str, N]:
     """Kinds by name. Two kinds with one name are an error."""
-    found: dict[str, K] = {}
+    found: dict[str, N] = {}
     for kind in kinds:
         if kind.name in found:
             raise ValueError(f"two kinds are called {kind.name}")

@@ -12,18 +12,17 @@ from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_tile_values, list_tiles, read_tile
-from tilewright.ops.fmha.config import MODES, Config
+from tilewright.ops.fmha.config import MODES, PAD_FIELDS, Config, get_padding_preset
 from tilewright.ops.fmha.estimate import COST
-from tilewright.ops.fmha.families import FAMILIES, PAD_FIELDS, PIPELINES, get_padding_preset
 from tilewright.ops.fmha.fit import FIT_RULES
+from tilewright.ops.fmha.kind import compute_reference
+from tilewright.ops.fmha.kinds import KINDS, PIPELINES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
-from tilewright.ops.fmha.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.fmha.rules import RULES
 from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.fmha.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
 from tilewright.ops.fmha.trials import list_trials
-from tilewright.ops.kind import Kind
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
 
@@ -47,7 +46,7 @@ _STARS: dict[str, tuple[Any, ...]] = {
 def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
     dtypes = dict.fromkeys(tile.dtype for tile in list_tiles(arch))
     return {
-        ("family",): [(name,) for name in FAMILIES],
+        ("family",): [(kind.name,) for kind in KINDS],
         ("mode",): [(name,) for name in MODES],
         ("dtype",): [(name,) for name in dtypes],
         ("pipeline",): [(name,) for name in PIPELINES],
@@ -57,19 +56,6 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
 def _get_values(values: tuple[Any, ...], _: Arch) -> tuple[Any, ...]:
     return values
 
-
-KINDS = tuple(
-    Kind(
-        name=name,
-        doc=family.doc,
-        context=source.make_context,
-        launchers=source.list_launchers(name),
-        lds_bytes=lds_bytes,
-        matrix_instructions=matrix_instructions,
-        is_small=is_small,
-    )
-    for name, family in FAMILIES.items()
-)
 
 OP = Op(
     name="fmha",
@@ -107,7 +93,7 @@ OP = Op(
     template=_HERE / "kernel.hip.j2",
     headers=source.HEADERS,
     support=source.SUPPORT,
-    launchers=source.LAUNCHERS,
+    launchers=source.find_launchers(KINDS),
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},
@@ -118,7 +104,7 @@ OP = Op(
         point=make_address_setter,
         next_stage=plan_next_stage,
         inputs=import_on_call("tilewright.ops.fmha.inputs", "make_inputs"),
-        reference=import_on_call("tilewright.ops.fmha.reference", "compute_reference"),
+        reference=compute_reference,
         tolerance=import_on_call("tilewright.ops.fmha.tolerance", "compute_tolerance"),
         tolerance_basis=import_on_call("tilewright.ops.fmha.tolerance", "tolerance_basis"),
         trials=list_trials,

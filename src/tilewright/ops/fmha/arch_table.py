@@ -12,7 +12,8 @@ from tilewright.base.documents import FileProblems
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import DTYPES, FAMILIES
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kinds import KINDS
 
 KEYS = ("families", "dtypes", "tiles")
 TILE_FIELDS = ("block", "waves", "mma")
@@ -66,7 +67,7 @@ def _read_rows(table: Mapping[str, Any], where: str, problems: FileProblems) -> 
     families, dtypes = table.get("families", ()), table.get("dtypes", ())
     before = len(problems.found)
     for family in families:
-        problems.try_call(f"{where}.families", choose, "family", family, FAMILIES)
+        problems.try_call(f"{where}.families", choose, "family", family, [kind.name for kind in KINDS])
     for dtype in dtypes:
         problems.try_call(f"{where}.dtypes", choose, "dtype", dtype, DTYPES)
     if len(problems.found) > before:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from tilewright.base.errors import choose
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, IntegerListType, config_field
-from tilewright.ops.fmha.families import DTYPES, FAMILIES, PIPELINES
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import find_kind
+from tilewright.ops.fmha.kinds import KINDS, PIPELINES
 
 MODES = ("batch", "group")
 BIASES = ("none", "elementwise", "alibi")
@@ -15,12 +19,27 @@ V_LAYOUTS = ("row", "col")
 # compile time whether there is a window on the left.
 MASK_FORMS = ("none", "any", "causal", "window")
 
+PAD_FIELDS = ("pad_q", "pad_k", "pad_hdim_q", "pad_hdim_v")
+PAD_PRESETS: dict[str, tuple[Any, ...]] = {
+    "none": (False, False, 0, 0),  # whole tiles of queries, keys and heads
+    "queries": (True, False, 0, 0),  # any number of queries, whole tiles of keys
+    "lengths": (True, True, 0, 0),  # any lengths of sequences, heads as large as the tiles
+    "vectors": (True, True, 8, 8),  # and smaller heads that are multiples of 8
+    "any": (True, True, 1, 1),  # and any smaller heads
+    "heads": (False, False, 8, 8),  # smaller heads, for families that always pad lengths
+}
+
+
+def get_padding_preset(name: str) -> tuple[Any, ...]:
+    """Return the values of the four fields."""
+    return PAD_PRESETS[choose("pads of fmha", name, PAD_PRESETS)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ConfigBase):
     """The compile-time fields of one kernel. Fields that a family does not use keep their default."""
 
-    family: str = config_field(ChoiceType(tuple(FAMILIES)), "the computation of the kernel")
+    family: str = config_field(ChoiceType(tuple(kind.name for kind in KINDS)), "the computation of the kernel")
     mode: str = config_field(
         ChoiceType(MODES), "batch: sequences of one length; group: sequences of any lengths, packed"
     )
@@ -103,7 +122,7 @@ class Config(ConfigBase):
     @property
     def tile(self) -> dict[str, int]:
         """The numbers of the block by name. Only for blocks of the family's length (rule T207)."""
-        return dict(zip(FAMILIES[self.family].block, self.block, strict=True))
+        return dict(zip(find_kind(self).block, self.block, strict=True))
 
     @property
     def hdim_q(self) -> int:
@@ -115,6 +134,3 @@ class Config(ConfigBase):
         """The tiles' head size of values; 0 for a family without them."""
         tile = self.tile
         return tile.get("hdim_v", tile.get("n1", 0))
-
-
-__all__ = ["BIASES", "MASK_FORMS", "MODES", "ROTARIES", "V_LAYOUTS", "Config"]

@@ -15,15 +15,14 @@ from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BATCH_PREFILL,
-    COMBINE,
     CONVERT_DQ,
-    DOT_DO_O,
     DQ_DK_DV,
     DTYPES,
     FORWARD,
     SCORING,
     USED,
 )
+from tilewright.ops.fmha.kind import query_tile_rows
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.tensors import STRIDED, get_struct_strides, list_tensors
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
@@ -140,16 +139,6 @@ def check_query_count(config: Config, problem: Problem, arch: Arch) -> Rejection
 def count_query_rows(config: Config, problem: Problem) -> int:
     """Return the query rows of one sequence in one of the kernel's heads."""
     return problem.seqlen_q * (problem.heads // problem.kv_heads if config.merge_heads else 1)
-
-
-def query_tile_rows(config: Config) -> int:
-    """The number of queries in one tile."""
-    tile = config.tile
-    if config.family == COMBINE:
-        # A lane holds 4 elements of a row of n1 (fmha/pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy).
-        # Waves of 32 lanes have half as many rows, but the kernel always requires the number for 64 lanes.
-        return int(64 // (tile["n1"] // 4))
-    return int(tile["threads"] if config.family == DOT_DO_O else tile["m0"])
 
 
 @rule(

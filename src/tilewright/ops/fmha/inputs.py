@@ -31,17 +31,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.random_values import APART, WHOLE_NUMBERS, draw_wide_numbers
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.execution import Tensor
-from tilewright.ops.fmha.families import (
-    APPENDKV,
-    BACKWARD,
-    BATCH_PREFILL,
-    COMBINE,
-    DQ_DK_DV,
-    FAMILIES,
-    FORWARD,
-    PAGEDKV,
-    SPLITKV,
-)
+from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_backward import compute_d
 from tilewright.ops.fmha.reference_forward import compute_attention, compute_scores
@@ -54,44 +44,29 @@ Whole = NDArray[np.int_]
 _UNUSED = 96.0  # representable in fp8 of all encodings, and far from all drawn values
 _QUERY_SIZE = 2.0
 _MOST = 3  # the largest of the small integers
-_GRADIENTS = (BACKWARD, DQ_DK_DV)
-_ATTENDING = (FORWARD, PAGEDKV, SPLITKV, BATCH_PREFILL)
 _POINTING_SHARE = 1 / 4
 # Added to a score: exp(24) is 4e5 times the largest number of fp16, and the other scores are below 10.
 _POINTED = 24.0
-# Tensors that mix wide numbers with integers: those that are copied, and otherwise the values. With wide numbers in
-# the scores, each row would have a single key with all the weight.
-_WIDE = {APPENDKV: ("q", "k", "v", "k_new", "v_new"), **dict.fromkeys(_GRADIENTS, ())}
 _WIDE_SHARE = 1 / 16
 _ROTARY_BASE = 10000.0  # of the angles, as in Su et al., RoFormer (arXiv 2104.09864), section 3.2.2
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Return inputs and old contents of updated tensors by name, in the GPU's encoding; equal for equal seeds."""
-    families = (*FAMILIES, BACKWARD)
-    generator = np.random.default_rng([seed, families.index(problem.family), problem.seqlen_q, problem.seqlen_k])
+    computation = find_computation(problem)
+    generator = np.random.default_rng([seed, computation.number, problem.seqlen_q, problem.seqlen_k])
     wanted = [tensor for tensor in list_tensors(problem) if not tensor.output or tensor.updated]
     made = generate_tables(problem, generator)
     for tensor in wanted:
-        if tensor.name not in made and not _is_computed(problem, tensor):
+        if tensor.name not in made and tensor.name not in computation.computed_inputs:
             values = _generate_values(problem, tensor, seed, generator)
-            if seed == WHOLE_NUMBERS and tensor.name in _WIDE.get(problem.family, ("v",)):
+            if seed == WHOLE_NUMBERS and tensor.name in computation.wide_inputs:
                 _insert_wide_numbers(problem, values, tensor, generator, arch)
             if tensor.name in ("k", "v"):
                 _mark_unused(problem, made, tensor.name, values)
             made[tensor.name] = values.astype(to_numpy_dtype(tensor.dtype, arch))
-    if problem.family in _GRADIENTS:
-        made = _add_forward_results(problem, made, arch)
-    if problem.family in _ATTENDING and seed != WHOLE_NUMBERS:
-        _add_dominant_keys(problem, made, generator)
-    if problem.family == COMBINE:
-        _clear_some_parts(made, generator)
+    made = computation.finish_inputs(problem, made, generator, seed, arch)
     return {tensor.name: made[tensor.name] for tensor in wanted}
-
-
-def _is_computed(problem: Problem, tensor: Tensor) -> bool:
-    """Whether an input of a gradient is a result of the forward pass."""
-    return problem.family in _GRADIENTS and tensor.name in ("o", "lse", "d")
 
 
 def _generate_values(problem: Problem, tensor: Tensor, seed: int, generator: np.random.Generator) -> Floats:
@@ -105,7 +80,7 @@ def _generate_values(problem: Problem, tensor: Tensor, seed: int, generator: np.
         size = _QUERY_SIZE if tensor.name in ("q", "lse_acc") else 1.0
         return np.asarray(generator.standard_normal(tensor.shape) * size)
     whole = generator.integers(-_MOST, _MOST, tensor.shape, endpoint=True).astype(np.float64)
-    if problem.family in (*_GRADIENTS, APPENDKV):
+    if find_computation(problem).integer_inputs:
         return whole
     if tensor.name in ("k", "lse_acc"):
         return np.zeros(tensor.shape)
@@ -142,8 +117,9 @@ def _generate_slopes(tensor: Tensor, generator: np.random.Generator, *, special:
 
 def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, values: Floats) -> None:
     """Put large numbers into the unused tokens of a cache."""
-    cached = problem.paged or has_key_lengths(problem) or problem.family == BATCH_PREFILL
-    if not cached or problem.family == APPENDKV:
+    computation = find_computation(problem)
+    cached = problem.paged or has_key_lengths(problem) or computation.lists_pages
+    if not cached or computation.appends:
         return
     by_head = move_heads_first(problem, values, name)
     used = np.zeros((by_head.shape[0], by_head.shape[2]), dtype=np.bool_)
@@ -158,11 +134,19 @@ def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, va
         by_head[i][:, ~tokens] = _UNUSED
 
 
-def _add_dominant_keys(problem: Problem, given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
-    """Change some queries so that the score of one key is large, or far below 0.
+def add_dominant_keys(
+    problem: Problem,
+    given: dict[str, NDArray[Any]],
+    generator: np.random.Generator,
+    seed: int,
+    arch: Arch,  # noqa: ARG001
+) -> dict[str, NDArray[Any]]:
+    """Change some queries so that the score of one key is large, or far below 0; none with exact inputs.
 
     It is a random key, or the one on the diagonal, which no mask hides and which is the only visible one in some rows.
     """
+    if seed == WHOLE_NUMBERS:
+        return given
     for sequence in iterate_sequences(problem, given):
         if not sequence.keys or not sequence.queries:
             continue
@@ -176,18 +160,31 @@ def _add_dominant_keys(problem: Problem, given: dict[str, NDArray[Any]], generat
         factor = np.where(kind < 3, _POINTED, -_POINTED) / problem.scale / (towards * towards).sum(axis=-1)
         factor *= generator.random(query.shape) < _POINTING_SHARE
         q[...] = (to_float64(q) + factor[..., None] * towards).astype(q.dtype)
+    return given
 
 
-def _clear_some_parts(given: dict[str, NDArray[Any]], generator: np.random.Generator) -> None:
+def clear_some_parts(
+    problem: Problem,  # noqa: ARG001
+    given: dict[str, NDArray[Any]],
+    generator: np.random.Generator,
+    *_: object,
+) -> dict[str, NDArray[Any]]:
     """Clear some parts as if they had no keys: LSE minus infinity and result 0; all parts of one row are cleared."""
     o, lse = given["o_acc"], given["lse_acc"]
     empty = generator.random(lse.shape) < 1 / (2 * lse.shape[0])
     empty.reshape(lse.shape[0], -1)[:, 0] = True
     lse[empty] = -np.inf
     o[empty] = 0
+    return given
 
 
-def _add_forward_results(problem: Problem, given: dict[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:
+def add_forward_results(
+    problem: Problem,
+    given: dict[str, NDArray[Any]],
+    generator: np.random.Generator,  # noqa: ARG001
+    seed: int,  # noqa: ARG001
+    arch: Arch,
+) -> dict[str, NDArray[Any]]:
     """Add the forward results that a gradient needs, rounded to their types."""
     kinds = {tensor.name: to_numpy_dtype(tensor.dtype, arch) for tensor in list_tensors(problem)}
     o = np.zeros_like(to_float64(given["d_o"]))
@@ -211,14 +208,14 @@ def generate_tables(problem: Problem, generator: np.random.Generator) -> dict[st
             _draw_lengths_with_total(generator, problem, problem.total_q, problem.seqlen_q, (1,))
         )
     keys = _draw_key_counts(problem, generator)
-    if problem.family == BATCH_PREFILL:
+    if find_computation(problem).lists_pages:
         made["page_starts"] = _compute_starts(keys)
         made["page_list"] = _build_page_list(problem, keys, generator)
     elif problem.mode == "group":
         made["seqstart_k"] = _compute_starts(keys)
     if has_key_lengths(problem):
         made["seqlens_k"] = keys.astype(np.int32)
-    if problem.paged and problem.family != BATCH_PREFILL:
+    if problem.paged and not find_computation(problem).lists_pages:
         made["page_table"] = _build_page_table(problem, keys + problem.seqlen_new, generator)
     return made
 
@@ -227,14 +224,14 @@ def _draw_key_counts(problem: Problem, generator: np.random.Generator) -> Whole:
     """Return the number of keys of each sequence; for appendkv, before new ones are appended."""
     if problem.mode == "group":
         return _draw_lengths_with_total(generator, problem, problem.total_k, problem.seqlen_k, (0, 1))
-    if problem.family == APPENDKV:
+    if find_computation(problem).appends:
         if problem.seqlen_new > problem.seqlen_k:
             raise InvalidValueError(
                 f"{problem.seqlen_new} new tokens do not fit into a cache of seqlen_k = {problem.seqlen_k}: seqlen_k "
                 "must be at least seqlen_new"
             )
         return _draw_lengths(generator, problem.batch, problem.seqlen_k - problem.seqlen_new, (0,))
-    if has_key_lengths(problem) or problem.family == BATCH_PREFILL:
+    if has_key_lengths(problem) or find_computation(problem).lists_pages:
         return _draw_lengths(generator, problem.batch, problem.seqlen_k, (1, 0))
     return np.full(problem.batch, problem.seqlen_k)
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from tilewright.base.document_values import expect_number
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
-from tilewright.ops.fmha.families import BACKWARD, DTYPES, FAMILIES
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import find_computation
+from tilewright.ops.fmha.kinds import COMPUTATIONS
 from tilewright.ops.problem_values import check_count
 
 MASKS = ("none", "top_left", "bottom_right")
@@ -68,7 +70,7 @@ class Problem:
     min_seqlen_q: int = 0
 
     def __post_init__(self) -> None:
-        choose("family", self.family, (*FAMILIES, BACKWARD))
+        choose("family", self.family, COMPUTATIONS)
         for name, known in _CHOICES.items():
             choose(name, getattr(self, name), known)
         self._fill_defaults()
@@ -127,7 +129,7 @@ class Problem:
         """Multiplications and additions of the GEMMs, masked ones included."""
         pairs = self.batch * self.heads * self.seqlen_q * self.seqlen_k
         forward = 2 * pairs * (self.hdim_q + self.hdim_v)
-        return 2 * pairs * (3 * self.hdim_q + 2 * self.hdim_v) if self.family in (BACKWARD, "dq_dk_dv") else forward
+        return 2 * pairs * (3 * self.hdim_q + 2 * self.hdim_v) if find_computation(self).is_gradient else forward
 
 
 _CHOICES = {

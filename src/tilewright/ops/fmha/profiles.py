@@ -9,20 +9,12 @@ from collections.abc import Mapping
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import (
-    BATCH_PREFILL,
-    COMBINE,
-    CONVERT_DQ,
-    DOT_DO_O,
-    DQ_DK_DV,
-    DTYPES,
-    FORWARD,
-    SPLITKV,
-)
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import find_kind
+from tilewright.ops.fmha.kinds.forward import FORWARD
 from tilewright.ops.op import Profile
 
 _HALVES = ("fp16", "bf16")
-_GRADIENTS = (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
 FP8 = tuple(name for name, types in DTYPES.items() if types.qkv in ("fp8", "bf8"))
 
 
@@ -39,30 +31,28 @@ def _is_for_ck_default(config: Config, arch: Arch) -> bool:  # noqa: ARG001
 
 
 def _is_for_flash(config: Config, arch: Arch) -> bool:  # noqa: ARG001
-    if (
-        config.dtype not in _HALVES
-        or config.family == BATCH_PREFILL
-        or config.soft_cap
-        or not _is_for_frameworks(config)
-    ):
+    if not _is_half_with_lse(config, "flash") or config.bias_gradient:
         return False
-    if config.family == FORWARD and not config.lse:
-        return False
-    return config.bias in ("none", "alibi") and not config.bias_gradient
+    return _is_for_frameworks(config) and config.bias in ("none", "alibi")
 
 
 def _is_for_pytorch(config: Config, arch: Arch) -> bool:  # noqa: ARG001
-    if config.dtype not in _HALVES or config.family not in (FORWARD, *_GRADIENTS) or config.soft_cap:
+    return (
+        _is_half_with_lse(config, "pytorch") and _is_for_frameworks(config) and config.bias in ("none", "elementwise")
+    )
+
+
+def _is_half_with_lse(config: Config, profile: str) -> bool:
+    """Whether a kernel has 16-bit types and no cap and, in a forward pass, stores the LSE for the gradients."""
+    kind = find_kind(config)
+    if config.dtype not in _HALVES or config.soft_cap or profile not in kind.profiles:
         return False
-    if config.family == FORWARD and not config.lse:
-        return False
-    return _is_for_frameworks(config) and config.bias in ("none", "elementwise")
+    return config.lse or kind is not FORWARD
 
 
 def _is_for_aiter(config: Config, arch: Arch) -> bool:  # noqa: ARG001
-    if config.family not in (FORWARD, SPLITKV, COMBINE, BATCH_PREFILL, *_GRADIENTS):
-        return False
-    return config.dtype in (*_HALVES, "fp8bf16") and _is_for_frameworks(config)
+    known = "aiter" in find_kind(config).profiles
+    return known and config.dtype in (*_HALVES, "fp8bf16") and _is_for_frameworks(config)
 
 
 def _is_fp32(config: Config, arch: Arch) -> bool:  # noqa: ARG001

@@ -17,7 +17,7 @@ from tilewright.arch.number_formats import Floats, find_array_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale
-from tilewright.ops.fmha.families import DTYPES, FORWARD
+from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.sequences import Arrays, TokenSequence, iterate_sequences, repeat_kv_heads, select_rows
 from tilewright.ops.fmha.tensors import list_tensors
@@ -129,10 +129,9 @@ def result_scale(problem: Problem) -> float:
 def saturate_results(problem: Problem, values: Floats, arch: Arch) -> Floats:
     """Clip results as quantised kernels do, to the range of fp8.
 
-    The forward kernel does so only for results of type fp8, the other families for all types.
+    The forward kernel does so only for results of type fp8, the other kinds for all types.
     """
-    other = problem.family == FORWARD and problem.num_splits == 0 and DTYPES[problem.dtype].o != "fp8"
-    if not problem.static_quant or other:
+    if not problem.static_quant or find_computation(problem).keeps_wide_results(problem):
         return values
     import ml_dtypes  # noqa: PLC0415  (only where such types are used)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.ops.fmha.families import APPENDKV
+from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.tensors import has_key_lengths
 
@@ -78,7 +78,7 @@ def _select_tokens(problem: Problem, array: NDArray[Any], name: str, sequence: T
     by_head = move_heads_first(problem, whole, name)
     if name in _QUERY_ROWS:
         return by_head[:, _get_slice(problem, sequence.first_query, sequence.queries)]
-    if name in ("k_new", "v_new") or problem.family == APPENDKV:
+    if name in ("k_new", "v_new") or find_computation(problem).appends:
         return by_head
     return by_head[:, _get_slice(problem, sequence.first_key, sequence.keys)]
 

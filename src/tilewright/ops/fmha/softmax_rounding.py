@@ -38,7 +38,7 @@ from tilewright.ops.block_gemm.rounding import (
     has_only_integers,
     is_flushed,
 )
-from tilewright.ops.fmha.families import DTYPES
+from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import Scores
 from tilewright.ops.tolerance import Tolerance

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.c_interface import format_cpp_bool
-from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import DTYPES
-from tilewright.ops.fmha.resources import split_triples
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import AttentionKind, find_kind, split_triples
 from tilewright.ops.kernel import Kernel
+
+if TYPE_CHECKING:
+    from tilewright.ops.fmha.config import Config
 
 _HERE = Path(__file__).parent
 # Our own files that every rendered source includes, by their include names.
@@ -22,28 +24,6 @@ SUPPORT = {
     "tilewright_fmha_settings.hpp": _HERE / "launch" / "settings.hpp",
     "tilewright_fmha.h": _HERE / "abi.h",
     "tilewright_fmha_kernel.hpp": _HERE / "launch" / "kernel.hpp",
-}
-# The launcher of each family: the name of the file that its sources include, and the class template in it.
-_LAUNCHERS = {
-    "forward": "Forward",
-    "pagedkv": "PagedKv",
-    "splitkv": "SplitKv",
-    "combine": "Combine",
-    "appendkv": "AppendKv",
-    "batch_prefill": "BatchPrefill",
-    "dot_do_o": "DotDoO",
-    "dq_dk_dv": "DqDkDv",
-    "convert_dq": "ConvertDq",
-}
-# Files that are included before a family's own: code for caches of keys and values, and code for gradients.
-_SHARED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("splitkv", "pagedkv", "appendkv", "batch_prefill"), ("cache",)),
-    **dict.fromkeys(("dot_do_o", "convert_dq"), ("gradients",)),
-    "dq_dk_dv": ("gradients", "dq_dk_dv_kernel"),
-}
-LAUNCHERS = {
-    f"tilewright_fmha_{name}.hpp": _HERE / "launch" / f"{name}.hpp"
-    for name in (*_LAUNCHERS, *dict.fromkeys(itertools.chain(*_SHARED.values())))
 }
 HEADERS = (
     "tilewright_fmha_settings.hpp",
@@ -63,20 +43,20 @@ _FLAGS = (
 )
 
 
-def list_launchers(family: str) -> tuple[str, ...]:
-    """Return the files that a family's sources include; its own launcher is the last one."""
-    return tuple(f"tilewright_fmha_{name}.hpp" for name in (*_SHARED.get(family, ()), family))
+def find_launchers(kinds: Iterable[AttentionKind]) -> dict[str, Path]:
+    """Return the files that sources of some kinds include, by their include names."""
+    names = dict.fromkeys(name for kind in kinds for name in kind.launchers)
+    return {name: _HERE / "launch" / name.removeprefix("tilewright_fmha_") for name in names}
 
 
 def make_context(kernel: Kernel) -> dict[str, Any]:
     """Return the variables of kernel.hip.j2."""
-    config = kernel.config
-    assert isinstance(config, Config)
+    config = cast("Config", kernel.config)
     types = DTYPES[config.dtype]
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "launcher": _LAUNCHERS[config.family],
+        "launcher": find_kind(config).launcher,
         "cpp": {name: find_dtype(getattr(types, name)).cpp for name in ("qkv", "p", "o", "bias")},
         "tile": config.tile,
         "waves": split_triples(config.waves),

@@ -12,20 +12,17 @@ A stage has those fields of the whole problem that its family uses, and defaults
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import (
-    BACKWARD,
-    COMBINE,
-    CONVERT_DQ,
-    DOT_DO_O,
-    DQ_DK_DV,
-    FORWARD,
-    PAGEDKV,
-    SPLITKV,
-)
+from tilewright.ops.fmha.kind import AttentionKind
+from tilewright.ops.fmha.kinds.backward import BACKWARD
+from tilewright.ops.fmha.kinds.combine import COMBINE
+from tilewright.ops.fmha.kinds.convert_dq import CONVERT_DQ
+from tilewright.ops.fmha.kinds.dot_do_o import DOT_DO_O
+from tilewright.ops.fmha.kinds.dq_dk_dv import DQ_DK_DV
+from tilewright.ops.fmha.kinds.forward import FORWARD
+from tilewright.ops.fmha.kinds.pagedkv import PAGEDKV
+from tilewright.ops.fmha.kinds.splitkv import SPLITKV
 from tilewright.ops.fmha.problem import Problem
 
 # Keys of one tile in CK Tile's own gradient kernels: for heads of at most 128 elements, and for larger ones.
@@ -33,42 +30,26 @@ _USUAL_HEAD, _USUAL_KEYS, _KEYS_OF_LARGE_HEADS = 128, 128, 64
 # Possible numbers of keys in a tile.
 _KEYS_OF_TILES = (16, 32, 64, 128, 256)
 
-_SIZES = (
-    *("mode", "dtype", "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "total_q", "total_k"),
-    *("hdim_q", "hdim_v", "layout"),
-)
-_SCORES = ("v_layout", "mask", "window_left", "window_right", "sink", "bias", "scale", "logits_cap")
-_CACHE = ("page_size", "pages")
-_QUANTISED = ("static_quant", "scale_p", "scale_o")
-_DROPOUT = ("p_drop", "drop_seed", "drop_offset")
-# The fields of the whole problem that each stage keeps.
-_KEPT = {
-    SPLITKV: (*_SIZES, *_SCORES, *_CACHE, *_QUANTISED, "num_splits"),
-    COMBINE: (*_SIZES, *_QUANTISED, "num_splits", "lse"),
-    PAGEDKV: (*_SIZES, *_SCORES, *_CACHE, *_QUANTISED, "lse", "min_seqlen_q"),
-    DOT_DO_O: (*_SIZES, *_DROPOUT),
-    DQ_DK_DV: (*_SIZES, *_SCORES, *_DROPOUT, "store_randval", "bias_gradient", "deterministic"),
-    CONVERT_DQ: (*_SIZES, "deterministic"),
-}
-
 
 def plan_next_stage(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None:
     """Return the problem of the next kernel after those chosen so far; None after the last."""
-    if problem.family == BACKWARD:
-        return _plan_backward_stage(problem, chosen)
-    if problem.family == FORWARD and problem.num_splits > 0:
-        return make_stage(problem, (SPLITKV, COMBINE)[len(chosen)]) if len(chosen) < 2 else None
-    if chosen:
+    stages = list_stages(problem)
+    if not stages:
+        return None if chosen else problem
+    if len(chosen) == len(stages):
         return None
-    return make_stage(problem, PAGEDKV) if problem.family == FORWARD and problem.paged else problem
+    kind = stages[len(chosen)]
+    has_sums = "dq_acc" in (*kind.inputs, *kind.outputs)
+    return make_stage(problem, kind, dq_parts=count_dq_parts(problem) if has_sums else 1)
 
 
-def _plan_backward_stage(problem: Problem, chosen: tuple[Config, ...]) -> Problem | None:
-    order = (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
-    if len(chosen) == len(order):
-        return None
-    family = order[len(chosen)]
-    return make_stage(problem, family, dq_parts=1 if family == DOT_DO_O else count_dq_parts(problem))
+def list_stages(problem: Problem) -> tuple[AttentionKind, ...]:
+    """Return the kinds of a problem's kernels in order; empty if the problem is its only stage."""
+    if problem.family == BACKWARD.name:
+        return (DOT_DO_O, DQ_DK_DV, CONVERT_DQ)
+    if problem.family == FORWARD.name and problem.num_splits > 0:
+        return (SPLITKV, COMBINE)
+    return (PAGEDKV,) if problem.family == FORWARD.name and problem.paged else ()
 
 
 def count_dq_parts(problem: Problem) -> int:
@@ -97,7 +78,7 @@ def get_keys_per_part(problem: Problem) -> int:
     )
 
 
-def make_stage(problem: Problem, family: str, *, dq_parts: int = 1) -> Problem:
-    """Return the problem of one stage, with the fields that its family uses."""
-    kept = {field.name: getattr(problem, field.name) for field in fields(problem) if field.name in _KEPT[family]}
-    return Problem(**{**kept, "family": family, "dq_parts": dq_parts})
+def make_stage(problem: Problem, kind: AttentionKind, *, dq_parts: int = 1) -> Problem:
+    """Return the problem of one stage, with the fields that its kind uses."""
+    kept = {name: getattr(problem, name) for name in kind.keeps}
+    return Problem(**{**kept, "family": kind.name, "dq_parts": dq_parts})

@@ -20,49 +20,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tilewright.ops.execution import Tensor
 from tilewright.ops.fmha.config import BIASES, ROTARIES
-from tilewright.ops.fmha.families import (
-    APPENDKV,
-    BACKWARD,
-    BATCH_PREFILL,
-    COMBINE,
-    CONVERT_DQ,
-    DOT_DO_O,
-    DQ_DK_DV,
-    DTYPES,
-    FORWARD,
-    PAGEDKV,
-    SPLITKV,
-)
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.problem import MASKS, Problem
 from tilewright.ops.strides import check_strides, packed_strides
 
-# Inputs and outputs of each family, in order. `_has_tensor` decides which of them a problem has.
-_ATTENTION = ("q", "k", "v", "bias")
-_LENGTHS = ("seqstart_q", "seqstart_k", "seqlens_k", "page_table")
-_INPUTS = {
-    FORWARD: (*_ATTENTION, *_LENGTHS),
-    PAGEDKV: (*_ATTENTION, *_LENGTHS),
-    SPLITKV: (*_ATTENTION, *_LENGTHS),
-    COMBINE: ("o_acc", "lse_acc", "seqstart_q"),
-    APPENDKV: ("k_new", "v_new", "seqlens_k", "page_table", "rotary_cos", "rotary_sin"),
-    BATCH_PREFILL: (*_ATTENTION, "seqstart_q", "page_starts", "page_list"),
-    DOT_DO_O: ("o", "d_o", "seqstart_q"),
-    DQ_DK_DV: (*_ATTENTION, "lse", "d_o", "d", "seqstart_q", "seqstart_k"),
-    CONVERT_DQ: ("dq_acc", "seqstart_q", "seqstart_k"),
-    BACKWARD: (*_ATTENTION, "o", "lse", "d_o", "seqstart_q", "seqstart_k"),
-}
-_OUTPUTS = {
-    FORWARD: ("o", "lse", "randval"),
-    PAGEDKV: ("o", "lse"),
-    SPLITKV: ("o_acc", "lse_acc"),
-    COMBINE: ("o", "lse"),
-    APPENDKV: ("q", "k", "v"),
-    BATCH_PREFILL: ("o", "lse", "randval"),
-    DOT_DO_O: ("d",),
-    DQ_DK_DV: ("dq_acc", "dk", "dv", "dbias", "randval"),
-    CONVERT_DQ: ("dq",),
-    BACKWARD: ("dq", "dk", "dv", "dbias", "randval"),
-}
 # Tensors with the type and shape of another one.
 _LIKE = {
     **{"d_o": "o", "dq": "q", "dk": "k", "dv": "v", "dbias": "bias"},
@@ -81,17 +43,17 @@ def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
 
 
 def _iterate_tensors(problem: Problem) -> Iterator[Tensor]:
-    updated = problem.family == APPENDKV
-    for name in _INPUTS[problem.family]:
+    computation = find_computation(problem)
+    for name in computation.inputs:
         if _has_tensor(problem, name):
             yield _build_tensor(problem, name)
-    for name in _OUTPUTS[problem.family]:
+    for name in computation.outputs:
         if _has_tensor(problem, name, output=True):
-            yield _build_tensor(problem, name, output=True, updated=updated)
+            yield _build_tensor(problem, name, output=True, updated=computation.appends)
 
 
 def _has_tensor(problem: Problem, name: str, *, output: bool = False) -> bool:
-    """Whether a problem has an optional tensor of its family."""
+    """Whether a problem has an optional tensor of its computation."""
     group = problem.mode == "group"
     wanted = {
         "bias": problem.bias != "none",
@@ -110,8 +72,7 @@ def _has_tensor(problem: Problem, name: str, *, output: bool = False) -> bool:
 
 def has_key_lengths(problem: Problem) -> bool:
     """Whether `seqlens_k` holds the number of keys of each sequence: for a cache in batch mode."""
-    whole = problem.family == FORWARD and (problem.paged or problem.num_splits > 0)
-    return problem.mode == "batch" and (whole or problem.family in (PAGEDKV, SPLITKV, APPENDKV))
+    return problem.mode == "batch" and find_computation(problem).has_key_lengths(problem)
 
 
 def _build_tensor(problem: Problem, name: str, *, output: bool = False, updated: bool = False) -> Tensor:

@@ -37,10 +37,10 @@ from tilewright.ops.block_gemm.rounding import (
     reduce_limit,
     to_float64,
 )
-from tilewright.ops.fmha import families
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.dropout import keep_probability
-from tilewright.ops.fmha.families import DTYPES
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.output_tolerances import OutputTolerances, select_tolerance_rows
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_backward import GradientOperands, compute_dot_do_o, compute_operands
@@ -71,7 +71,6 @@ from tilewright.ops.tolerance import Tolerance
 
 # The smallest number of keys in a tile: dq is a sum of at most one part per 16 keys.
 _LEAST_KEYS = 16
-_ATTENTION = (families.FORWARD, families.PAGEDKV, families.BATCH_PREFILL)
 
 
 def compute_tolerance(
@@ -83,7 +82,10 @@ def compute_tolerance(
 ) -> dict[str, Tolerance]:
     """Return the allowed error of each output's elements. Several configs are those of a problem's stages."""
     first = config[0] if isinstance(config, tuple) else config
-    allowed = _compute_bounds(first, problem, inputs, expected, arch)
+    allowed = find_computation(problem).tolerance(first, problem, inputs, expected, arch)
+    if "randval" in expected:
+        size = np.shape(expected["randval"])
+        allowed["randval"] = Tolerance(np.full(size, np.inf), np.zeros(size))
     limits = {name: each.limit for name, each in allowed.items()}
     for sequence in iterate_sequences(problem, inputs):
         if "randval" in allowed:
@@ -96,50 +98,57 @@ def compute_tolerance(
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
-    """The part of a config that the tolerance depends on: the loop over keys, in families that have one."""
-    return get_forward_rounding(config, problem) if problem.family in (*_ATTENTION, families.SPLITKV) else ()
+    """The part of a config that the tolerance depends on: the loop over keys, in kernels that have one."""
+    return get_forward_rounding(config, problem) if find_computation(problem).loops_over_keys else ()
 
 
-def _compute_bounds(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    """Return the bounds of all outputs; those of random numbers are infinite."""
-    family = problem.family
-    sizes = {name: np.shape(exact[name]) for name in exact if name == "randval"}
-    allowed = {name: Tolerance(np.full(size, np.inf), np.zeros(size)) for name, size in sizes.items()}
-    if family == families.FORWARD and problem.num_splits > 0:
-        off = compute_split_forward_errors(config, problem, given, arch)
-        return {**compute_result_tolerance(problem, off, exact, arch), **allowed}
-    if family in _ATTENTION:
-        return {
-            **compute_result_tolerance(problem, compute_forward_errors(config, problem, given, arch), exact, arch),
-            **allowed,
-        }
-    if family == families.SPLITKV:
-        return compute_splitkv_errors(config, problem, given, arch)
-    if family == families.COMBINE:
-        return compute_result_tolerance(problem, compute_combine_errors(problem, given), exact, arch)
-    if family == families.APPENDKV:
-        return _compute_append_bounds(problem, given, exact, arch)
-    return {**_compute_gradient_bounds(problem, given, exact, arch), **allowed}
+def bound_forward(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of attention in one kernel, or in two if the keys are split."""
+    if problem.num_splits == 0:
+        return bound_attention(config, problem, given, exact, arch)
+    off = compute_split_forward_errors(config, problem, given, arch)
+    return compute_result_tolerance(problem, off, exact, arch)
 
 
-def _compute_gradient_bounds(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
-    family = problem.family
-    if family == families.DOT_DO_O:
-        return {"d": compute_d_error(problem, given, arch)}
-    if family == families.CONVERT_DQ:
-        return {
-            "dq": compute_dq_tolerance(
-                problem, to_float64(exact["dq"]), compute_convert_error(problem, given, arch), arch
-            )
-        }
-    if family == families.DQ_DK_DV:
-        return compute_gradient_errors(problem, given, arch, make_exact_tolerance(to_float64(given["d"])))
+def bound_attention(config: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of attention in one kernel."""
+    return compute_result_tolerance(problem, compute_forward_errors(config, problem, given, arch), exact, arch)
+
+
+def bound_splitkv(config: Config, problem: Problem, given: Arrays, _: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of partial results."""
+    return compute_splitkv_errors(config, problem, given, arch)
+
+
+def bound_combine(_: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of merged results."""
+    return compute_result_tolerance(problem, compute_combine_errors(problem, given), exact, arch)
+
+
+def bound_d(_: Config, problem: Problem, given: Arrays, __: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of d."""
+    return {"d": compute_d_error(problem, given, arch)}
+
+
+def bound_converted(_: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of dq from its partial sums."""
+    off = compute_convert_error(problem, given, arch)
+    return {"dq": compute_dq_tolerance(problem, to_float64(exact["dq"]), off, arch)}
+
+
+def bound_gradients(_: Config, problem: Problem, given: Arrays, __: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of gradients from a given d."""
+    return compute_gradient_errors(problem, given, arch, make_exact_tolerance(to_float64(given["d"])))
+
+
+def bound_backward(_: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
+    """Return the bounds of all gradients."""
     d = compute_dot_do_o(problem, given, arch)
     made = compute_gradient_errors(problem, {**given, **d}, arch, compute_d_error(problem, given, arch))
     return {**made, "dq": compute_dq_tolerance(problem, to_float64(exact["dq"]), made["dq"], arch)}
 
 
-def _compute_append_bounds(problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
+def bound_appended(_: Config, problem: Problem, given: Arrays, exact: Arrays, arch: Arch) -> dict[str, Tolerance]:
     """Return the bounds of appendkv: a rotated element is a stored sum of two products, all others are copies."""
     kind = DTYPES[problem.dtype].qkv
     old = {name: np.zeros(np.shape(given[name])) for name in ("q", "k", "v")}

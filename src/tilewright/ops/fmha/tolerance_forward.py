@@ -42,7 +42,9 @@ from tilewright.ops.block_gemm.rounding import (
 )
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.dropout import dropout_scale
-from tilewright.ops.fmha.families import COMBINE, DTYPES, SPLITKV
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kinds.combine import COMBINE
+from tilewright.ops.fmha.kinds.splitkv import SPLITKV
 from tilewright.ops.fmha.output_tolerances import OutputTolerances, select_tolerance_rows
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import (

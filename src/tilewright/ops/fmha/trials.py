@@ -13,16 +13,8 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import (
-    APPENDKV,
-    BATCH_PREFILL,
-    COMBINE,
-    CONVERT_DQ,
-    FORWARD,
-    SPLITKV,
-    USED,
-)
-from tilewright.ops.fmha.fit import FIT_RULES, query_tile_rows
+from tilewright.ops.fmha.fit import FIT_RULES
+from tilewright.ops.fmha.kind import find_kind, query_tile_rows
 from tilewright.ops.fmha.problem import LAYOUTS, Problem
 from tilewright.ops.rule import find_violations
 
@@ -41,7 +33,6 @@ _HEADS = (
     ((2, 1, 1, 2), (4, 2, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
     ((2, 2, 2, 2), (4, 2, 2, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
 )
-_PARTS = (2, 3, 1, 7, 8, 5)
 _SEQUENCES = 3  # of a group
 _MOST_HEADS = 24
 _LEAST = (16, 28)  # the least trials without a mask, and with one
@@ -78,7 +69,7 @@ def _generate_values(config: Config) -> Iterator[dict[str, Any]]:
     there. Single rows and columns are cheap.
     """
     windows = list(_list_windows(config))
-    shapes = [*_list_edges(config), *_list_head_sizes(config), *_list_other_values(config)]
+    shapes = [*_list_edges(config), *_list_head_sizes(config), *find_kind(config).list_trial_values(config)]
     shapes += [{}] * (_LEAST[config.mask_form != "none"] - len(shapes))
     for number, shape in enumerate(shapes):
         heads, kv_heads, batch, tiles = _choose_counts(config, number)
@@ -161,32 +152,12 @@ def _list_head_sizes(config: Config) -> Iterator[dict[str, int]]:
     yield {"hdim_q": 8, "hdim_v": v}
 
 
-def _list_other_values(config: Config) -> Iterator[dict[str, Any]]:
-    """Yield parts, pages, rotated sizes, and stored random numbers."""
-    if config.family in (SPLITKV, COMBINE):
-        yield from ({"num_splits": count} for count in _PARTS[1:])
-    if config.family == APPENDKV:
-        n0 = config.tile["n0"]
-        yield from ({"seqlen_new": new, "seqlen_k": 2 * new + 3} for new in (1, 3 * n0 // 4, n0, n0 + 1))
-        yield {"rotary_dim": max(config.hdim_q // 2, 8)} if config.rotary != "none" else {}
-    if config.family == CONVERT_DQ:
-        # An odd head size and interleaved heads: no two rows begin at the same alignment.
-        odd = max((config.hdim_q or config.hdim_v) - 1, 7)
-        rows = query_tile_rows(config) + 12
-        yield {"hdim_q": odd, "hdim_v": odd, "layout": "bshd", "heads": 3, "kv_heads": 1, "seqlen_q": rows}
-    if config.paged and config.family != BATCH_PREFILL:
-        yield {"page_size": 2 * config.tile["n0"]}
-    if config.dropout and config.family == FORWARD:
-        yield {"store_randval": True}
-        yield {"p_drop": 0.0}
-
-
 def _fill_values(config: Config, values: dict[str, Any]) -> dict[str, Any]:
     """Add the values that the kernel is compiled for."""
-    used = USED[config.family]
+    kind = find_kind(config)
     made: dict[str, Any] = {
         **{name: getattr(config, name) for name in ("family", "mode", "dtype")},
-        **{name: getattr(config, name) for name in _SAME if name in used},
+        **{name: getattr(config, name) for name in _SAME if kind.has_field(name)},
         **{"hdim_q": config.hdim_q or config.hdim_v, "hdim_v": config.hdim_v or config.hdim_q},
         **{"batch": 2, "heads": 1},
         **values,
@@ -197,14 +168,7 @@ def _fill_values(config: Config, values: dict[str, Any]) -> dict[str, Any]:
         made = {"p_drop": 0.2, "drop_seed": 1234, "drop_offset": 8, **made}
     if config.static_quant:
         made.update(scale_p=0.5, scale_o=0.75)
-    if config.family in (SPLITKV, COMBINE):
-        made.setdefault("num_splits", 2 if config.uneven_splits or config.log_max_splits else 1)
-    if config.family == APPENDKV:
-        made.setdefault("seqlen_new", min(made["seqlen_k"], config.tile["n0"] + 3))
-    if config.paged:
-        made.setdefault("page_size", 1 if config.family == BATCH_PREFILL else config.tile["n0"])
-    if config.deterministic and config.pipeline != "trload_qr_qtr_dor":
-        made["dq_parts"] = -(-made["seqlen_k"] // config.tile["n0"])
+    made = {**kind.fill_trial(config, made), **made}
     return _group_sequences(made) if config.mode == "group" else made
 
 

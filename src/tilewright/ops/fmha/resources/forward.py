@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import DTYPES, get_tile
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import get_tile
+
+if TYPE_CHECKING:
+    from tilewright.ops.fmha.config import Config
 
 # tile_fmha_shape.hpp, ceil_to_qualified_tile_length: head sizes whose queries are loaded as a larger tile.
 _LOADED_AS = {96: 128, 160: 256}
 _VECTOR = 16  # bytes of the widest load, and of a pack in LDS
 _SCORE = 4  # bytes of a score, fp32
+SUMS_IN_VECTOR = _VECTOR // _SCORE  # in the widest load
 # block_fmha_pipeline_qr_ks_vs_async_trload.hpp: with this m0 or more, keys and values have two buffers each.
 PREFILL_ROWS = 128
 
@@ -91,10 +96,14 @@ def v_pack(facts: ForwardSizes) -> int:
     return min(v_pixels(facts), facts.pack)
 
 
+def count_packed_elements(rows: int, columns: int, pack: int) -> int:
+    """Return the elements of a tile in LDS: columns of packs, one pack apart, without a gap after the last one."""
+    return (columns // pack - 1) * (rows + 1) * pack + rows * pack
+
+
 def _count_k_elements(facts: ForwardSizes, rows: int) -> int:
-    """MakeKLdsBlockDescriptor and MakeQLdsBlockDescriptor: k0 / pack columns of packs, one pack apart."""
-    pack = facts.pack
-    return (facts.tile["k0"] // pack - 1) * (rows + 1) * pack + rows * pack
+    """MakeKLdsBlockDescriptor and MakeQLdsBlockDescriptor."""
+    return count_packed_elements(rows, facts.tile["k0"], facts.pack)
 
 
 def _count_v_elements(facts: ForwardSizes) -> int:
@@ -104,7 +113,7 @@ def _count_v_elements(facts: ForwardSizes) -> int:
     return facts.tile["k1"] // facts.pack * (facts.tile["n1"] // per_row) * (pixels + facts.pack)
 
 
-def _count_v_buffer_elements(facts: ForwardSizes, buffers: int) -> int:
+def count_v_buffer_elements(facts: ForwardSizes, buffers: int) -> int:
     """MakeVLdsBlockDescriptor with a number of buffers, without a gap after the last row."""
     pixels, pack = facts.banks * 4 // facts.size, v_pack(facts)
     per_row = pixels // pack
@@ -150,7 +159,7 @@ def _compute_qs_lds(facts: ForwardSizes) -> int:
     """
     queries = -(-_count_k_elements(facts, facts.tile["m0"]) * facts.size // 16) * 16
     keys = _count_k_elements(facts, facts.tile["n0"]) * facts.size
-    return max(queries + keys, _count_v_buffer_elements(facts, 1) * facts.size)
+    return max(queries + keys, count_v_buffer_elements(facts, 1) * facts.size)
 
 
 def _compute_qr_whole_k_lds(facts: ForwardSizes) -> int:
@@ -159,7 +168,7 @@ def _compute_qr_whole_k_lds(facts: ForwardSizes) -> int:
     vector = min(facts.pack, tile["n0"] * tile["k0"] // facts.threads) or 1
     buffer = tile["k0"] * tile["n0"] + tile["k0"] * pack // vector
     last = (tile["k0"] // vector - 1) * (tile["n0"] * vector + pack) + tile["n0"] * vector
-    keys, values = (buffer + last) * facts.size, _count_v_buffer_elements(facts, 2) * facts.size
+    keys, values = (buffer + last) * facts.size, count_v_buffer_elements(facts, 2) * facts.size
     difference = keys // 2 - values // 2
     exclusive = -(-difference // 64) * 64 if difference > 0 else 0
     return exclusive + max(keys - exclusive, values, _compute_dropout_lds(facts))
@@ -188,8 +197,7 @@ def _compute_qr_async_trload_lds(facts: ForwardSizes) -> int:
     if tile["m0"] >= PREFILL_ROWS:
         return 2 * (tile["n0"] * whole * facts.size + values)
     queries, keys = tile["m0"] * whole * facts.size, tile["n0"] * tile["k0"] * facts.size
-    pack = _VECTOR // _SCORE
-    scores = ((tile["n0"] // pack - 1) * (tile["m0"] + 1) * pack + tile["m0"] * pack) * _SCORE
+    scores = count_packed_elements(tile["m0"], tile["n0"], SUMS_IN_VECTOR) * _SCORE
     return max(queries, keys + values + (scores if facts.waves[1] > 1 else 0))
 
 
@@ -210,7 +218,7 @@ _BY_PIPELINE: Mapping[str, Callable[[ForwardSizes], int]] = {
 }
 
 
-def lds_bytes(config: Config, pipeline: str, arch: Arch) -> int:
+def compute_pipeline_lds(config: Config, pipeline: str, arch: Arch) -> int:
     """The LDS of one work-group with the policy of a forward pipeline; 0 for a config with an invalid tile."""
     facts = get_sizes(config, arch, dropout=config.dropout)
     formula = _BY_PIPELINE.get(pipeline)

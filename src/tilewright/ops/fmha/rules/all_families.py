@@ -11,7 +11,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rules import hardware, tiles
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import COMBINE, DQ_DK_DV, FAMILIES, FORWARD, USED, get_tile
-from tilewright.ops.fmha.resources import lds_bytes, list_gemm_tiles, list_gemm_types, split_triples
+from tilewright.ops.fmha.kind import find_kind, list_gemm_types, split_triples
 from tilewright.ops.rule import Rejection, Rule, rule
 
 _TILES = ("family", "block", "waves", "mma")
@@ -29,13 +29,13 @@ DQ_DK_DV_EXAMPLE: Mapping[str, Any] = {
 def list_gemms(config: Config) -> list[Any]:
     """Return each GEMM of a config in the form of ops/block_gemm; none if a list does not have the family's length."""
     tile, waves, mma = get_tile(config), split_triples(config.waves), split_triples(config.mma)
-    count = FAMILIES[config.family].gemms
+    count = FAMILIES[config.family].gemm_count
     if not tile or not len(config.waves) == len(config.mma) == 3 * count:
         return []
     types = list_gemm_types(config)
     return [
         SimpleNamespace(block=block, waves=waves[i], mma=mma[i], dtype_a=types[i][0], dtype_b=types[i][1])
-        for block, i in list_gemm_tiles(config.family, tile)
+        for block, i in ((gemm.get_tile(tile), gemm.index) for gemm in find_kind(config).gemms)
     ]
 
 
@@ -151,7 +151,7 @@ def check_gemm_count(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: pass three integers for each GEMM, or none if the family has no GEMM.
     """
-    wanted = 3 * FAMILIES[config.family].gemms
+    wanted = 3 * FAMILIES[config.family].gemm_count
     for name in ("waves", "mma"):
         given = len(getattr(config, name))
         if given != wanted:
@@ -337,7 +337,7 @@ def check_lds_size(config: Config, arch: Arch) -> Rejection | None:
     """
     if any(other.check(config, arch) for other in (check_block_length, check_gemm_count, check_pipeline)):
         return None
-    needed = lds_bytes(config, arch)
+    needed = find_kind(config).lds_bytes(config, arch)
     if needed <= arch.lds.bytes:
         return None
     return Rejection(f"the tiles need {needed:,} bytes of LDS, but {arch.name} has {arch.lds.bytes:,}", "block")

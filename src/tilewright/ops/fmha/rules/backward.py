@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, FAMILIES, get_tile
-from tilewright.ops.fmha.resources import split_triples
+from tilewright.ops.fmha.kind import split_triples
 from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE
 from tilewright.ops.rule import Rejection, rule
 

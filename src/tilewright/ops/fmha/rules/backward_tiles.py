@@ -14,7 +14,7 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DTYPES, get_tile
-from tilewright.ops.fmha.resources.backward import lds_bytes
+from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.rules import backward
 from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE
 from tilewright.ops.rule import Rejection, rule
@@ -82,7 +82,7 @@ def check_score_lds(config: Config, arch: Arch) -> Rejection | None:
     types = DTYPES[config.dtype]
     rows = tile["n0"] * (tile["hdim_q"] + tile["hdim_v"]) * find_dtype(types.qkv).storage_bytes
     used = rows + tile["m0"] * tile["n0"] * find_dtype(types.p).storage_bytes
-    allocated = lds_bytes(config, arch)
+    allocated = find_kind(config).lds_bytes(config, arch)
     if used <= allocated:
         return None
     return Rejection(f"scores end at {used:,} bytes of LDS, but {allocated:,} are allocated", "block")

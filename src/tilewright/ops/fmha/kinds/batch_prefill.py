@@ -1,0 +1,38 @@
+"""Attention over pages of one token, listed for each sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tilewright.ops.fmha.kinds import parts
+from tilewright.ops.fmha.resources.forward import compute_pipeline_lds
+
+if TYPE_CHECKING:
+    from tilewright.arch.spec import Arch
+    from tilewright.ops.fmha.config import Config
+
+
+def _compute_lds(config: Config, arch: Arch) -> int:
+    return compute_pipeline_lds(config, "qr_async", arch)
+
+
+def _fill_trial(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+    return {"page_size": 1} if config.paged else {}
+
+
+BATCH_PREFILL = parts.make_attention_kind(
+    name="batch_prefill",
+    doc="attention over pages of one token, listed for each sequence",
+    number=5,
+    fields=(*parts.ATTENTION_FIELDS, "dropout", "paged"),
+    pipelines=("qr_async",),
+    inputs=(*parts.ATTENTION_INPUTS, "seqstart_q", "page_starts", "page_list"),
+    outputs=("o", "lse", "randval"),
+    lists_pages=True,
+    launcher="BatchPrefill",
+    launchers=parts.list_launchers("cache", "batch_prefill"),
+    profiles=("aiter",),
+    lds_bytes=_compute_lds,
+    fill_trial=_fill_trial,
+)
