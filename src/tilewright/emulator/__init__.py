@@ -1,4 +1,7 @@
-"""The emulated device: compiled AMD code objects, executed on the CPU."""
+"""The emulated device: compiled AMD code objects, executed on the CPU.
+
+It works alone: it knows instructions and memory, but neither ops nor kernel configs, and imports neither.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,56 @@ from typing import TYPE_CHECKING
 from tilewright.base.lazy_names import import_on_use
 
 if TYPE_CHECKING:
-    from tilewright.emulator.device import EmulatedDevice
+    from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
+    from tilewright.emulator.faults import (
+        AlignmentFault,
+        BarrierFault,
+        CodeFault,
+        CodeObjectError,
+        EndlessLoopFault,
+        Fault,
+        FaultLocation,
+        LaunchFault,
+        LdsFault,
+        MemoryFault,
+        TrapFault,
+        UnknownInstructionFault,
+    )
     from tilewright.emulator.launch import Counters, Extent, Launch, Mode
     from tilewright.emulator.memory import Memory
 else:
     __getattr__, __dir__ = import_on_use(
         __name__,
         {
-            "tilewright.emulator.device": ("EmulatedDevice",),
+            "tilewright.emulator.device": ("DeviceKernel", "EmulatedDevice", "Module"),
+            "tilewright.emulator.faults": (
+                *("AlignmentFault", "BarrierFault", "CodeFault", "CodeObjectError", "EndlessLoopFault", "Fault"),
+                *("FaultLocation", "LaunchFault", "LdsFault", "MemoryFault", "TrapFault", "UnknownInstructionFault"),
+            ),
             "tilewright.emulator.launch": ("Counters", "Extent", "Launch", "Mode"),
             "tilewright.emulator.memory": ("Memory",),
         },
     )
 
 __all__ = [
+    "AlignmentFault",
+    "BarrierFault",
+    "CodeFault",
+    "CodeObjectError",
     "Counters",
+    "DeviceKernel",
     "EmulatedDevice",
+    "EndlessLoopFault",
     "Extent",
+    "Fault",
+    "FaultLocation",
     "Launch",
+    "LaunchFault",
+    "LdsFault",
     "Memory",
+    "MemoryFault",
     "Mode",
+    "Module",
+    "TrapFault",
+    "UnknownInstructionFault",
 ]
