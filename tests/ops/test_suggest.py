@@ -10,6 +10,7 @@ import tilewright as tw
 from config_samples import draw_breaking, list_strata
 from tilewright import arch as archs
 from tilewright.ops import OPS
+from tilewright.ops.fields import ConfigBase
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
 
@@ -42,6 +43,35 @@ def test_the_nearest_config_comes_first() -> None:
 
     assert dict(best.changes) in ({"scheduler": ("interwave", "intrawave")}, {"pipeline": ("compv3", "mem")})
     assert config.scheduler == "interwave"
+
+
+def suggest_blocks(config: ConfigBase) -> list[tuple[int, ...]]:
+    """The blocks that are suggested for an illegal attention config, in order."""
+    found = tw.suggest(config, "gfx942")
+    return [suggestion.changes["block"][1] for suggestion in found if suggestion.changes.keys() == {"block"}]
+
+
+@pytest.mark.parametrize(
+    ("hdim", "nearest"),
+    [(104, [(128, 96), (128, 128), (128, 192)]), (144, [(160, 160), (128, 128), (128, 192)])],
+)
+def test_blocks_of_the_nearest_head_size_come_first(hdim: int, nearest: list[tuple[int, int]]) -> None:
+    config = tw.fmha.OP.make_example({"block": (128, 128, 32, hdim, 32, hdim)})
+    assert [(block[3], block[5]) for block in suggest_blocks(config)[:3]] == nearest
+
+
+def test_blocks_of_the_same_length_come_before_all_others() -> None:
+    """gfx942 has more blocks of six numbers than are tried, and has them before those of nine."""
+    config = tw.fmha.config(
+        family="dq_dk_dv",
+        mode="batch",
+        dtype="fp16",
+        pipeline="kr_ktr_vr_iglp",
+        block=(32, 128, 72, 32, 72, 32, 32, 72, 72),
+        waves=(1, 4, 1, 4, 1, 1, 1, 4, 1),
+        mma=(16, 16, 32, 16, 16, 16, 16, 16, 32),
+    )
+    assert suggest_blocks(config)[0] == (32, 128, 64, 32, 64, 32, 32, 64, 64)
 
 
 @pytest.mark.slow

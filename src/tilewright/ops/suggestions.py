@@ -7,15 +7,17 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
-from tilewright.arch.spec import Arch, Shape
-from tilewright.ops.fields import ConfigBase, list_fields
+from tilewright.arch.spec import Arch
+from tilewright.ops.fields import ConfigBase, TileType, list_fields
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations, is_legal
 
 # A suggestion with more than three changed fields is not similar to the given config.
 MOST_CHANGES = 3
+# Numbers of tiles are at most 2^16, so tuples of different length are farther apart than any two of the same length.
+_MOST_OCTAVES = math.log2(TileType.most)
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,19 @@ def _make_suggestion(op: Op, config: ConfigBase, changed: dict[str, Any]) -> Sug
 
 
 def _distance(was: object, now: object) -> float:
-    """Octaves between tiles or numbers, 1 between names. Only for ranking."""
-    if isinstance(was, Shape) and isinstance(now, Shape):
-        return sum(abs(math.log2(a / b)) for a, b in zip(was, now, strict=True))
-    if type(was) is int and type(now) is int:
+    """Octaves between numbers, or between the numbers of two tuples; 1 between names. Only for ranking."""
+    if _is_number(was) and _is_number(now):
         return abs(math.log2(max(was, 1) / max(now, 1)))
+    if _is_number_tuple(was) and _is_number_tuple(now):
+        if len(was) != len(now):
+            return _MOST_OCTAVES * (1 + max(len(was), len(now)))
+        return sum(map(_distance, was, now))
     return 1.0
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return type(value) is int  # a flag is not a number
+
+
+def _is_number_tuple(value: object) -> TypeGuard[tuple[int, ...]]:
+    return isinstance(value, tuple) and all(map(_is_number, value))
