@@ -13,6 +13,7 @@ from bench import reported
 from tilewright.arch import load
 from tilewright.base.errors import InvalidValueError
 from tilewright.bench.record import Record, Task, TimeStats
+from tilewright.bench.report import group_data
 from tilewright.bench.report.columns import ResultGroup, group_records
 from tilewright.bench.report.figures import (
     SizeBins,
@@ -164,14 +165,14 @@ def test_the_best_tile_of_a_region(group: ResultGroup) -> None:
     assert sizes is not None
     assert sizes.edges[[0, -1]].tolist() == [64, 8192]
     everywhere = SizeBins("n", np.array([64.0, 128.0]), np.zeros(3, np.int32))
-    found = find_regions(group, facts, group.us, sizes, everywhere)
+    found = find_regions(group, facts.compared["tile"], group.us, sizes, everywhere)
     (row,) = found.best
-    named = {int(edge): found.tiles[best] for edge, best in zip(sizes.edges, row, strict=False) if best >= 0}
+    named = {int(edge): found.values[best] for edge, best in zip(sizes.edges, row, strict=False) if best >= 0}
     assert named == {64: "256x128x32", 128: "128x256x32", 4096: "128x128x32"}
     assert found.problems.sum() == 3
     # All problems in one region: 256x128x32 has 1 + 0.5 + 0, 128x256x32 0.5 + 1 + 0.25, 128x128x32 0.25 + 0 + 1.
     whole = SizeBins("m", np.array([64.0, 8192.0]), np.zeros(3, np.int32))
-    assert find_regions(group, facts, group.us, whole, everywhere).tiles == ("128x256x32",)
+    assert find_regions(group, facts.compared["tile"], group.us, whole, everywhere).values == ("128x256x32",)
 
 
 def test_an_axis_without_extent_is_none() -> None:
@@ -221,6 +222,28 @@ def test_words_tell_kernels_and_problems_apart(group: ResultGroup) -> None:
     assert len(set(collect_group_data(again).kernel_words)) == 2
     (twins,) = group_records([RECORDS[0], old[0]])
     assert len(set(collect_group_data(twins).kernel_words)) == 2
+
+
+@pytest.mark.parametrize(
+    ("fields", "compared"),
+    [
+        ({"tile": "block"}, {"tile": ("128x128x32", "128x256x32", "256x128x32")}),
+        ({"pipeline": "pipeline"}, {"pipeline": ("compv3",) * 3}),
+        ({"groups": "wave_groups", "padding": "pad_k"}, {"groups": ("1",) * 3, "padding": ("false",) * 3}),
+        ({}, {"kernel": ("b128x128x32", "b128x256x32", "b256x128x32")}),
+    ],
+)
+def test_the_op_declares_what_is_compared(
+    group: ResultGroup, fields: dict[str, str], compared: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_data, "find_op", lambda _: replace(gemm.OP, report_fields=fields))
+    assert collect_group_data(group).compared == compared
+
+
+def test_kernels_are_compared_if_an_old_name_lacks_the_field(group: ResultGroup) -> None:
+    old = replace(RECORDS[0], task=replace(RECORDS[0].task, kernel="gemm-gfx942-standard-t128-0123456789ab"))
+    (mixed,) = group_records([old, *RECORDS[3:]])
+    assert list(collect_group_data(mixed).compared) == ["kernel"]
 
 
 def test_software_in_words() -> None:

@@ -286,7 +286,7 @@ def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
     for field in (f for f in fields if f.required):
         if not remaining:
             raise InvalidValueError(f"the name ends before its {field.name}")
-        values[field.name] = _read_token(field, remaining.pop(0))
+        values[field.name] = read_token(field, remaining.pop(0))
     optional = [f for f in fields if not f.required]
     for token in remaining:
         # The longest tag wins, so that a tag may be a prefix of another.
@@ -294,11 +294,12 @@ def read_tokens(config_type: type, tokens: Iterable[str]) -> dict[str, Any]:
         if not owners:
             raise UnknownValueError("part of a kernel name", token, (f.tag for f in optional))
         owner = max(owners, key=lambda f: len(f.tag))
-        values[owner.name] = _read_token(owner, token)
+        values[owner.name] = read_token(owner, token)
     return values
 
 
-def _read_token(field: Field, token: str) -> Any:
+def read_token(field: Field, token: str) -> Any:
+    """The value of a field from its part of a name. Raises `InvalidValueError` if it is not a part of this field."""
     if not token.startswith(field.tag):
         raise InvalidValueError(f"{field.name} must start with {field.tag!r} in a name, got {token!r}")
     text = token[len(field.tag) :]

@@ -68,8 +68,9 @@ class Op:
     they can be built but not run. `problem_readers` read files of other tools as lists of problems, by format name,
     `measurement_readers` as times of its kernels. `filters` are additional names by which commands select kernels, next
     to fields and shorthands: name → field, shorthand or property of the config. `profiles` select kernels by purpose,
-    from the space `default` if the op has one. `cost` estimates kernel times; without it kernels are selected in the
-    order of registration.
+    from the space `default` if the op has one. `report_fields` are the fields whose values reports compare, by the
+    word for them: word → field; without them, reports compare whole kernels. `cost` estimates kernel times; without it
+    kernels are selected in the order of registration.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Op:
     measurement_readers: Mapping[str, MeasurementReader] = field(default_factory=dict)
     filters: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    report_fields: Mapping[str, str] = field(default_factory=dict)
     cost: CostModel | None = None
 
     def __repr__(self) -> str:

@@ -160,30 +160,36 @@ class SizeBins:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The best tile of each region of the problem space: its index in `tiles`, -1 in regions without problems.
+    """The best value of each region of the problem space: its index in `values`, -1 in regions without problems.
 
-    `mean` is its average efficiency in the region; `next_best` is the second-best tile with its own efficiency.
+    A value is a tile, or another property of kernels. `mean` is its average efficiency in the region; `next_best` is
+    the second-best value with its own efficiency.
     """
 
     across: SizeBins
     up: SizeBins
-    tiles: tuple[str, ...]  # those that are best somewhere, most regions first
+    values: tuple[str, ...]  # those that are best somewhere, most regions first
     # All of shape up × across:
     best: Codes
     problems: Integers  # with a correct result
     mean: Floats
-    next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None without another tile
+    next_best: tuple[tuple[tuple[str, float] | None, ...], ...]  # None without another value
 
 
-def find_regions(group: ResultGroup, facts: GroupData, values: Floats, across: SizeBins, up: SizeBins) -> Regions:
-    """For each region, the tile with the highest average efficiency; ties are decided by name."""
-    shares = np.nan_to_num(compute_efficiency(group, values))
-    names = tuple(sorted(set(facts.tiles)))
+def find_regions(
+    group: ResultGroup, compared: Sequence[str], measured: Floats, across: SizeBins, up: SizeBins
+) -> Regions:
+    """For each region, the value with the highest average efficiency; ties are decided by name.
+
+    `compared` has the value of each kernel, such as its tile.
+    """
+    shares = np.nan_to_num(compute_efficiency(group, measured))
+    names = tuple(sorted(set(compared)))
     number = {name: i for i, name in enumerate(names)}
-    tile_of = np.array([number[tile] for tile in facts.tiles])
-    # The best kernel of each tile for each problem.
+    value_of = np.array([number[value] for value in compared])
+    # The best kernel of each value for each problem.
     best = np.zeros((len(group.problems), len(names)))
-    np.maximum.at(best, (group.problem, tile_of[group.kernel]), shares)
+    np.maximum.at(best, (group.problem, value_of[group.kernel]), shares)
     wide, high = len(across.edges) - 1, len(up.edges) - 1
     computed = best.max(axis=1, initial=0) > 0
     cell = (up.bins * wide + across.bins)[computed]
@@ -193,13 +199,13 @@ def find_regions(group: ResultGroup, facts: GroupData, values: Floats, across: S
     mean = total / np.maximum(count, 1)[:, None]
     winner = np.where(count > 0, mean.argmax(axis=1), -1)
     used = Counter(winner[winner >= 0].tolist())
-    order = sorted(used, key=lambda tile: (-used[tile], names[tile]))
+    order = sorted(used, key=lambda value: (-used[value], names[value]))
     place = np.full(len(names) + 1, -1)
     place[order] = np.arange(len(order))
     return Regions(
         across=across,
         up=up,
-        tiles=tuple(names[tile] for tile in order),
+        values=tuple(names[value] for value in order),
         best=place[winner].reshape(high, wide).astype(np.int32),
         problems=count.reshape(high, wide),
         mean=mean.max(axis=1).reshape(high, wide),

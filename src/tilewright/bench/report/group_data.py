@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,13 +17,10 @@ from tilewright.bench.plan import SweepPlan, parse_problem
 from tilewright.bench.rates import compute_effort
 from tilewright.bench.report.columns import Floats, ResultGroup
 from tilewright.ops import find_op, parse_kernel
-from tilewright.ops.fields import list_fields
+from tilewright.ops.fields import Field, list_fields, read_token
 from tilewright.ops.op import Op
 from tilewright.ops.problem_text import list_problem_fields
 from tilewright.ops.problem_values import format_problem_value
-
-# The config field that names the tile of a work-group, in all ops.
-TILE = "block"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +31,8 @@ class GroupData:
     problem_shared: str  # the common fields of all problems
     kernel_words: tuple[str, ...]
     kernel_shared: str
-    tiles: tuple[str, ...]  # of each kernel
-    has_tiles: bool
+    # What is compared by region: a word such as "tile" → its value for each kernel.
+    compared: Mapping[str, tuple[str, ...]]
     flops: Floats
     bytes: Floats  # least traffic
     dtypes: tuple[str, ...]  # of the first operand of each problem; empty if the op does not define it
@@ -73,7 +71,6 @@ def collect_group_data(group: ResultGroup) -> GroupData:
     tokens = [slug.split("-")[2:-1] for slug in group.kernels]
     everywhere = set(tokens[0]).intersection(*tokens[1:]) if len(tokens) > 1 else set()
     words = _make_unique([" ".join(t for t in own if t not in everywhere) for own in tokens], group.kernels)
-    tiles = tuple(_extract_tile(op, own) for own in tokens)
     return GroupData(
         problem_words=tuple(
             _describe_fields({n: v for n, v in own.items() if n not in shared}) or "the problem" for own in fields
@@ -81,8 +78,7 @@ def collect_group_data(group: ResultGroup) -> GroupData:
         problem_shared=_describe_fields({name: fields[0][name] for name in shared}),
         kernel_words=words,
         kernel_shared=" ".join(token for token in tokens[0] if token in everywhere),
-        tiles=tuple(tile or word for tile, word in zip(tiles, words, strict=True)),
-        has_tiles=all(tiles),
+        compared=_read_compared_fields(op, tokens) or {"kernel": words},
         flops=np.array([each.flops or math.nan for each in work], np.float64),
         bytes=np.array([each.bytes_moved or math.nan for each in work], np.float64),
         dtypes=tuple(_get_dtype(op, problem) for problem, _ in read),
@@ -132,14 +128,23 @@ def _get_dtype(op: Op, problem: Any) -> str:
     return "" if op.execution is None else op.execution.tensors(problem)[0].dtype
 
 
-def _extract_tile(op: Op, tokens: Sequence[str]) -> str:
-    """The tile in a kernel name. Only the name is parsed, as old names are reported, too."""
+def _read_compared_fields(op: Op, tokens: Sequence[Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The values of the op's report fields in kernel names, without fields that a name lacks."""
     fields = list_fields(op.config_type)
-    if TILE not in fields:
-        return ""
-    tag = fields[TILE].tag
-    matching = [token[len(tag) :] for token in tokens if token.startswith(tag) and token[len(tag) :][:1].isdigit()]
-    return matching[0] if matching else ""
+    found = {word: tuple(_find_value(fields[name], own) for own in tokens) for word, name in op.report_fields.items()}
+    return {word: values for word, values in found.items() if all(values)}
+
+
+def _find_value(field: Field, tokens: Sequence[str]) -> str:
+    """The value of a field in a kernel name. Only this field is parsed: old names, with other fields, are reported too.
+
+    Empty if the name lacks a required field.
+    """
+    for token in tokens:
+        with contextlib.suppress(InvalidValueError):
+            read_token(field, token)
+            return token.removeprefix(field.tag) or token
+    return "" if field.required else field.kind.to_token(field.default)
 
 
 def _make_unique(words: Sequence[str], slugs: Sequence[str]) -> tuple[str, ...]:

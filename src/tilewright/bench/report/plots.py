@@ -164,7 +164,10 @@ def plot_traffic(scatter: Scatter, ridge: float | None) -> tuple[Figure, Places]
 
 @render_picture
 def plot_region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Figure, Places]:
-    """The best tile of each region; the numbers count its problems. `share` names the reference of the mean."""
+    """The best value of each region, such as a tile; the numbers count its problems. `what` is the word for values.
+
+    `share` names the reference of the mean.
+    """
     from matplotlib.patches import Patch, Rectangle  # noqa: PLC0415
 
     figure, panels = create_figure(11.6, 4.3, columns=len(maps)) if len(maps) > 1 else create_figure(7.4, 4.3)
@@ -173,11 +176,11 @@ def plot_region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Fi
     colours = dict(zip(shown, PALETTE, strict=False))
     for axes, each in zip(panels, maps, strict=True):
         for row, column in np.argwhere(each.best >= 0):
-            tile = each.tiles[each.best[row, column]]
+            value = each.values[each.best[row, column]]
             place = (each.across.edges[column], each.up.edges[row])
             wide = each.across.edges[column + 1] - place[0]
             high = each.up.edges[row + 1] - place[1]
-            cell = Rectangle(place, wide, high, facecolor=colours.get(tile, "#d0d0d0"), edgecolor="white", linewidth=1)
+            cell = Rectangle(place, wide, high, facecolor=colours.get(value, "#d0d0d0"), edgecolor="white", linewidth=1)
             axes.add_patch(cell)
             middle = np.sqrt(place[0] * (place[0] + wide)), np.sqrt(place[1] * (place[1] + high))
             axes.text(
@@ -203,11 +206,11 @@ def plot_region_maps(maps: Sequence[Regions], what: str, share: str) -> tuple[Fi
 
 
 def _describe_regions(axes: Axes, found: Regions, share: str) -> Iterator[tuple[list[float], str]]:
-    """Every region with its tooltip: its tile, the tile's efficiency, and the second-best tile."""
+    """Every region with its tooltip: its best value with the efficiency, and the second-best value."""
     for row, column in np.argwhere(found.best >= 0).tolist():
         across, up = found.across.edges[column : column + 2], found.up.edges[row : row + 2]
         many = int(found.problems[row, column])
-        best = f"{found.tiles[found.best[row, column]]}: {100 * found.mean[row, column]:.3g} % of {share}"
+        best = f"{found.values[found.best[row, column]]}: {100 * found.mean[row, column]:.3g} % of {share}"
         lines = [best, f"{many} problem{'s' if many > 1 else ''}{', on average' if many > 1 else ''}"]
         if (then := found.next_best[row][column]) is not None:
             lines.append(f"then {then[0]}: {100 * then[1]:.3g} %")
@@ -215,11 +218,11 @@ def _describe_regions(axes: Axes, found: Regions, share: str) -> Iterator[tuple[
 
 
 def _sort_by_use(maps: Sequence[Regions]) -> list[str]:
-    """The tiles of all maps, those of most regions first."""
+    """The values of all maps, those of most regions first."""
     used: dict[str, int] = {}
     for each in maps:
         for place in each.best[each.best >= 0].tolist():
-            used[each.tiles[place]] = used.get(each.tiles[place], 0) + 1
+            used[each.values[place]] = used.get(each.values[place], 0) + 1
     return sorted(used, key=lambda name: (-used[name], name))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from tilewright.bench.report.figures import (
     FAILURES,
     HEAT_KERNELS,
     QUARANTINED,
+    Regions,
     SizeBins,
     Standing,
     compute_efficiency,
@@ -164,7 +165,7 @@ def _make_time_plots(
         yield _make_roofline(group, facts, arch, shares)
     if few is not None:
         yield _make_portfolio_plot(group, few, len(_select_candidates(found)))
-    yield from _make_region_plot(group, facts)
+    yield from _make_region_plots(group, facts)
     left = _describe_omitted(count_omitted_kernels(found))
     cells = compute_heat(group, facts, 100 * shares, found.order)
     known = cells.mean[np.isfinite(cells.mean)]
@@ -241,19 +242,23 @@ def _make_portfolio_plot(group: ResultGroup, few: Portfolio, looked_at: int) -> 
     )
 
 
-def _make_region_plot(group: ResultGroup, facts: GroupData) -> Iterator[ReportPlot]:
+def _make_region_plots(group: ResultGroup, facts: GroupData) -> Iterator[ReportPlot]:
     pairs = list(_choose_axes(facts))
     if not pairs:
         return
-    maps = [find_regions(group, facts, get_decisive_values(group), across, up) for across, up in pairs]
-    what = "tile" if facts.has_tiles else "kernel"
+    for what, compared in facts.compared.items():
+        maps = [find_regions(group, compared, get_decisive_values(group), across, up) for across, up in pairs]
+        yield _make_region_plot(group, what, maps)
+
+
+def _make_region_plot(group: ResultGroup, what: str, maps: Sequence[Regions]) -> ReportPlot:
     if group.where.kind == COUNTERS:
         text = f"The {what} that touches the fewest lines of global memory. This is not an order by speed."
         share = "the fewest lines"
     else:
         text = f"The {what} that is closest to the best of each problem in a region, on average."
         share = "the best"
-    yield ReportPlot(
+    return ReportPlot(
         f"Best {what} by region" if group.where.kind != COUNTERS else f"Least traffic by region: {what}",
         f"{text} Numbers are problems; 1k is 1024.",
         plots.plot_region_maps(maps, what, share),
@@ -285,7 +290,7 @@ def _make_counter_plots(
             "is where the GPU's matrix rate and bandwidth meet. This picture shows no times.",
             plots.plot_traffic(_make_scatter(group, facts, flops / moved, shares), _find_ridge(facts, arch)),
         )
-    yield from _make_region_plot(group, facts)
+    yield from _make_region_plots(group, facts)
     yield from _make_counter_maps(group, facts, found)
 
 

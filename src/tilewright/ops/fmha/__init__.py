@@ -109,6 +109,7 @@ OP = Op(
         tolerance_basis=import_on_call("tilewright.ops.fmha.tolerance", "tolerance_basis"),
         trials=list_trials,
     ),
+    report_fields={"tile": "block"},
     cost=COST,
 )
 

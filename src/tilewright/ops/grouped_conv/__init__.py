@@ -149,6 +149,7 @@ OP = Op(
         tolerance_basis=import_on_call("tilewright.ops.grouped_conv.reference", "tolerance_basis"),
         trials=list_trials,
     ),
+    report_fields={"tile": "block"},
     cost=COST,
 )
 
