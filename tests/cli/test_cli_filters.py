@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import pytest
 from click.testing import Result
 
 from tilewright.base.errors import UnknownValueError
-from tilewright.cli.filters import resolve_filters, split_options
+from tilewright.cli.filters import COMMON, resolve_filters, split_options
 from tilewright.cli.generate import command
 from tilewright.cli.kernel_choice import choose_kernels
-from tilewright.ops import find_op, parse_kernel
+from tilewright.ops import OPS, find_op, parse_kernel
+from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, config_field
+from tilewright.ops.op import Op
 
 GEMM = find_op("gemm")
 
@@ -78,18 +80,47 @@ def test_a_misspelt_option_that_is_needed_is_named(run: Callable[..., Result]) -
 
 
 def test_words_of_an_op() -> None:
-    op = replace(GEMM, filters={"how_many": "num_d", "variant": "pipeline"})
-    named = resolve_filters(op, command, {"variant": ("mem",), "--how-many": ("0",), "--pipeline": ("compv3",)})
-    assert named == {"variant": ("mem",), "how_many": ("0",), "pipeline": ("compv3",)}
+    op = replace(GEMM, filters={"how_many": "num_d", "variants": "pipeline"})
+    selected = resolve_filters(op, command, {"--variants": ("mem",), "--how-many": ("0",), "--pipeline": ("compv3",)})
+    assert selected == {"pipeline": ("mem", "compv3"), "num_d": ("0",)}
     sets = [op.sets()["fp16_rcr_all"]]
     everything: list[Any] = [k.config for k in choose_kernels(op, "gfx942", sets, {}, None)]
-    chosen: list[Any] = [
-        k.config for k in choose_kernels(op, "gfx942", sets, {"variant": ("mem",), "how_many": ("0",)}, None)
-    ]
-    assert chosen == [config for config in everything if config.pipeline == "mem" and config.num_d == 0]
+    chosen: list[Any] = [k.config for k in choose_kernels(op, "gfx942", sets, selected, None)]
+    assert chosen == [config for config in everything if config.pipeline in ("mem", "compv3") and config.num_d == 0]
     assert 0 < len(chosen) < len(everything)
     with pytest.raises(UnknownValueError, match=r"Known: .*--how-many"):
         resolve_filters(op, command, {"--how-few": ("1",)})
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_ops_declare_filters_and_report_fields_that_exist(op: Op) -> None:
+    for target in op.filters.values():
+        is_property = isinstance(getattr(op.config_type, target, None), property)
+        assert is_property or target in (*op.field_names, *op.shorthands)
+    assert set(op.report_fields.values()) <= set(op.field_names)
+    assert set(COMMON) <= {*op.filters, *op.field_names, *op.shorthands}, "all have options in help texts"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainConfig(ConfigBase):
+    """A config without data types, layouts and variants."""
+
+    kind: str = config_field(ChoiceType(("a", "b")), "kind of the kernel")
+    width: int = config_field(CountType(1, 8), "width of the kernel")
+
+
+@pytest.mark.parametrize("option", [f"--{word}" for word in COMMON])
+def test_an_op_lacks_a_filter_that_the_command_has(option: str) -> None:
+    op = replace(GEMM, config_type=PlainConfig, shorthands={}, filters={})
+    with pytest.raises(UnknownValueError) as caught:
+        resolve_filters(op, command, {option: ("fp16",)})
+    assert str(caught.value) == f"unknown filter of gemm '{option}'. Known: --kind, --width."
+    # A misspelt option is not taken for one that the op lacks.
+    with pytest.raises(UnknownValueError) as caught:
+        resolve_filters(op, command, {f"{option}s": ("fp16",)})
+    assert option not in caught.value.known
+    declared = replace(op, filters={option.removeprefix("--"): "kind"})
+    assert resolve_filters(declared, command, {option: ("a",)}) == {"kind": ("a",)}
 
 
 @pytest.mark.parametrize(

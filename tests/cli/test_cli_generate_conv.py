@@ -61,7 +61,7 @@ def test_sources_are_written(run_json: Callable[..., Any], tmp_path: Path) -> No
     ("more", "message"),
     [
         (["--ndim-spatial", "4"], "ndim is 4, must be 1 to 3"),
-        (["--variant", "bwd_data"], "unknown variant of grouped_conv 'bwd_data'."),
+        (["--variant", "bwd_data"], "unknown direction 'bwd_data'."),
         (["--variant", "forwards"], "Did you mean 'forward'?"),
         (["--layout", "ngchw"], "unknown layout of grouped_conv 'ngchw'."),
         (["--datatype", "int8"], "is legal on gfx942 with dtype int8."),

@@ -126,14 +126,7 @@ def _parse_kernels(asked: KernelArguments, gpus: Sequence[str], slugs: Sequence[
     """The kernels of --kernel."""
     from tilewright.ops import parse_kernel
 
-    if (
-        not asked.is_op
-        or asked.preselected
-        or asked.kernel_set
-        or asked.profile
-        or asked.settings
-        or any(asked.wanted.values())
-    ):
+    if not asked.is_op or asked.preselected or asked.kernel_set or asked.profile or asked.settings or asked.wanted:
         raise InvalidValueError(
             "--kernel names single kernels and cannot be combined with sets, profiles, -s and filters"
         )

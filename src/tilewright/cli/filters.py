@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tilewright.base.errors import choose
+from tilewright.base.errors import UnknownValueError, choose
 from tilewright.cli.command import FILE, Command, MultiValueOption, Option, list_main_names
 from tilewright.cli.completion import complete_sets
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Options that every such command has → the field, shorthand or filter of an op that they set.
-NAMES = {"datatype": "dtype", "layout": "layout", "variants": "variant"}
+# The filters for which every such command has an option, with help and defaults. An op declares what they select by.
+COMMON = ("datatype", "layout", "variants")
 
 
 def add_filter_options(command: F) -> F:
@@ -77,9 +77,9 @@ def add_set_options(verb: str) -> Callable[[F], F]:
 
 
 class FilterCommand(Command):
-    """A command with filters, which are passed to it as `filters`: name → values.
+    """A command with filters, which are passed to it as `filters`: option → values.
 
-    Options that the command does not define are filters too. Their names depend on the op, which is not known while
+    Options that the command does not define are filters too. The filters depend on the op, which is not known while
     options are parsed: `resolve_filters` checks them.
     """
 
@@ -100,8 +100,8 @@ class FilterCommand(Command):
             # The argument may have been taken for one of the values.
             hint = f"It comes before {', '.join(others)}."
             raise click.MissingParameter(hint, error.ctx, error.param) from error
-        filters = {name: ctx.params.pop(option) for option, name in NAMES.items()}
-        ctx.params["filters"] = {**filters, **others}
+        common = {f"--{word}": ctx.params.pop(word) for word in COMMON}
+        ctx.params["filters"] = {**{option: values for option, values in common.items() if values}, **others}
         return rest
 
 
@@ -133,14 +133,23 @@ def _split_values(text: str) -> tuple[str, ...]:
 def resolve_filters(
     op: Op, command: click.Command, filters: Mapping[str, tuple[str, ...]]
 ) -> dict[str, tuple[str, ...]]:
-    """Filters by the op's names for them. `UnknownValueError` lists all options of the op."""
-    by_option = {f"--{name.replace('_', '-')}": name for name in (*op.filters, *op.shorthands, *op.field_names)}
-    own = (name for p in command.params for name in list_main_names(p) if name.startswith("--"))
-    known = [*own, *by_option]
-    named: dict[str, tuple[str, ...]] = {}
-    for given, values in filters.items():
-        name = given
-        if given.startswith("--"):
-            name = by_option[choose(f"option for {op.name}", given, dict.fromkeys(known))]
-        named[name] = named.get(name, ()) + values
-    return named
+    """The values of each field, shorthand or property of the op that the given options select by.
+
+    An option that the op does not have is an `UnknownValueError`, which lists those that it has.
+    """
+    own = {name: name for name in (*op.shorthands, *op.field_names)}
+    targets = {_format_option(word): target for word, target in {**own, **op.filters}.items()}
+    lacking = {f"--{word}" for word in COMMON} - targets.keys()
+    of_command = [name for p in command.params for name in list_main_names(p) if name.startswith("--")]
+    known = dict.fromkeys(option for option in (*of_command, *targets) if option not in lacking)
+    selected: dict[str, tuple[str, ...]] = {}
+    for option, values in filters.items():
+        if option in lacking:
+            raise UnknownValueError(f"filter of {op.name}", option, targets)
+        target = targets[choose(f"option for {op.name}", option, known)]
+        selected[target] = selected.get(target, ()) + values
+    return selected
+
+
+def _format_option(word: str) -> str:
+    return f"--{word.replace('_', '-')}"

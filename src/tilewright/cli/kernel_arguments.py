@@ -130,8 +130,7 @@ def read_kernel_arguments(
     op = subjects[0].op
     wanted = resolve_filters(op, ctx.command, filters)
     if alone and not (preselected or kernel_set or settings):
-        set_ = [*given, *(name for name, values in wanted.items() if values)]
-        wanted |= {name: (value,) for name, value in complete_fields(op, set_).items()}
+        wanted |= {name: (value,) for name, value in complete_fields(op, [*given, *wanted]).items()}
     return KernelArguments(subjects, preselected, kernel_set, profile, settings, wanted)
 
 

@@ -87,15 +87,10 @@ def _read_value(op: Op, name: str, text: str) -> Any:
 
 
 def make_field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], bool]:
-    """A test whether a kernel has one of the values of a field, shorthand or filter; without values all kernels match.
-
-    A filter may also name a property of the config.
-    """
-    if not texts:
-        return lambda _: True
+    """A test whether a kernel has one of the values of a field, a shorthand or a property of the config."""
     if isinstance(getattr(op.config_type, name, None), property):
         return lambda kernel: str(getattr(kernel.config, name)) in texts
-    fields, rows = _read_rows(op, op.filters.get(name, name), texts)
+    fields, rows = _read_rows(op, name, texts)
 
     def match_kernel(kernel: Kernel) -> bool:
         return tuple(getattr(kernel.config, field) for field in fields) in rows

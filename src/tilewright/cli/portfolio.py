@@ -203,7 +203,7 @@ def _read_measured_times(op: Op, arch: Arch, asked: PortfolioInput) -> TimeTable
     filters = [make_field_filter(op, name, texts) for name, texts in wanted.items()]
     places = [place for place, kernel in enumerate(kernels) if all(matches(kernel) for matches in filters)]
     if not places:
-        asked_for = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
+        asked_for = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items())
         raise InvalidValueError(f"none of the {len(kernels):,} kernels of {asked.measured} has {asked_for}")
     return TimeTable(MEASURED, [kernels[place] for place in places], found.us[:, places])
 

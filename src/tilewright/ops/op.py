@@ -66,8 +66,8 @@ class Op:
     Tilewright, each for some kinds only. `sets` and `spaces` are the op's built-in kernel sets and spaces, by name;
     `importers` read files of other tools as spaces. `execution` defines how kernels are called and checked; without it
     they can be built but not run. `problem_readers` read files of other tools as lists of problems, by format name,
-    `measurement_readers` as times of its kernels. `filters` are additional names by which commands select kernels, next
-    to fields and shorthands: name → field, shorthand or property of the config. `profiles` select kernels by purpose,
+    `measurement_readers` as times of its kernels. `filters` are additional words by which commands select kernels, next
+    to fields and shorthands: word → field, shorthand or property of the config. `profiles` select kernels by purpose,
     from the space `default` if the op has one. `report_fields` are the fields whose values reports compare, by the
     word for them: word → field; without them, reports compare whole kernels. `cost` estimates kernel times; without it
     kernels are selected in the order of registration.

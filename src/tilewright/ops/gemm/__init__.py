@@ -124,6 +124,7 @@ OP = Op(
         tolerance_basis=import_on_call("tilewright.ops.gemm.reference", "tolerance_basis"),
         trials=list_trials,
     ),
+    filters={"datatype": "dtype", "variants": "variant"},
     report_fields={"tile": "block"},
     cost=COST,
 )

@@ -121,6 +121,7 @@ OP = Op(
     strata=_list_strata,
     shorthands={
         "dtype": DTYPE,
+        # Words of other tools for a direction and for ndim, in files and programs.
         "variant": Shorthand(("direction",), _parse_direction),
         "layout": Shorthand(("ndim",), _parse_layout),
     },
@@ -136,7 +137,7 @@ OP = Op(
             "ck_tile_conv_gfx950", import_on_call("tilewright.ops.grouped_conv.gfx950_times", "read_times")
         )
     },
-    filters={"ndim_spatial": "ndim"},
+    filters={"datatype": "dtype", "layout": "layout", "variants": "direction", "ndim_spatial": "ndim"},
     execution=Execution(
         tensors=list_tensors,
         with_strides=apply_strides,
