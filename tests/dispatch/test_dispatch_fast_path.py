@@ -20,7 +20,13 @@ GENEROUS = 8.0
 
 
 class Args(ctypes.Structure):
-    _fields_ = (("size", ctypes.c_uint64), ("a", ctypes.c_void_p), ("b", ctypes.c_void_p), ("n", ctypes.c_int64))
+    _fields_ = (
+        ("size", ctypes.c_uint64),
+        ("a", ctypes.c_void_p),
+        ("b", ctypes.c_void_p),
+        ("n", ctypes.c_int64),
+        ("again", ctypes.c_void_p),
+    )
 
 
 def in_order(args: Any, addresses: Any) -> None:
@@ -31,36 +37,49 @@ def turned_round(args: Any, addresses: Any) -> None:
     args.b, args.a = addresses
 
 
-def and_more(args: Any, addresses: Any) -> None:
-    args.a, args.b = addresses
-    args.n = 7 if addresses[0] % 16 else 0
+def twice(args: Any, addresses: Any) -> None:
+    args.a, args.b, args.again = *addresses, addresses[0]
 
 
 def one_only(args: Any, addresses: Any) -> None:
     args.a = addresses[0]
 
 
-def test_a_struct_is_cut_around_its_addresses() -> None:
-    around = make_argument_template(Args(size=32, n=5), in_order, 2)
-    assert around is not None
-    made = Args.from_buffer_copy(around.pack(around.head, 4096, 8192, around.tail))
-    assert (made.size, made.a, made.b, made.n) == (32, 4096, 8192, 5)
+def with_alignment(args: Any, addresses: Any) -> None:
+    args.a, args.b = addresses
+    args.n = 7 if addresses[0] % 16 else 0
 
 
-@pytest.mark.parametrize("point", [turned_round, and_more, one_only])
+def with_order(args: Any, addresses: Any) -> None:
+    args.a, args.b = addresses
+    args.n = addresses[0] < addresses[1]
+
+
+def with_distance(args: Any, addresses: Any) -> None:
+    args.a, args.n = addresses[0], addresses[1] - addresses[0]
+
+
+def maker(point: Callable[[Any, Any], None]) -> Callable[[Any], Args]:
+    def make(addresses: Any) -> Args:
+        args = Args(size=48, n=5)
+        point(args, addresses)
+        return args
+
+    return make
+
+
+@pytest.mark.parametrize("point", [in_order, turned_round, twice, one_only])
+def test_addresses_may_be_anywhere_in_a_struct(point: Callable[[Any, Any], None]) -> None:
+    template = make_argument_template(maker(point), 2)
+    assert template is not None
+    addresses = (4096, 8192)
+    made = template.pack(*(addresses[part] if isinstance(part, int) else part for part in template.parts))
+    assert made == bytes(maker(point)(addresses))
+
+
+@pytest.mark.parametrize("point", [with_alignment, with_order, with_distance])
 def test_an_op_that_does_something_else_is_called_each_time(point: Callable[[Any, Any], None]) -> None:
-    assert make_argument_template(Args(size=32, n=5), point, 2) is None
-
-
-def test_gemm_has_a_short_way_without_d_only() -> None:
-    execution = tw.gemm.OP.execution
-    assert execution is not None
-    for num_d, short in ((0, True), (1, False)):
-        problem = tw.gemm.Problem(m=8, n=8, k=8, dtype="fp16", layout="rcr", num_d=num_d)
-        count = len(execution.tensors(problem))
-        assert (
-            make_argument_template(execution.arguments(problem), execution.point(problem), count) is not None
-        ) == short
+    assert make_argument_template(maker(point), 2) is None
 
 
 @pytest.mark.compile

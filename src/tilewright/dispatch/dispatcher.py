@@ -196,11 +196,9 @@ class Dispatcher:
         """Cache the call, for tensors in the order inputs, then outputs."""
         forms = [view.form for view in views]
         call, problem = known.call, known.problem
-        path = None
-        if isinstance(call, BoundKernel) and sum(tensor.output for tensor in known.tensors) == 1:
-            path = make_fast_path(
-                call, forms, known.pairs, (*options[:3], prepared), functools.partial(self.run, problem)
-            )
+        outputs = sum(tensor.output for tensor in known.tensors)
+        otherwise = functools.partial(self.run, problem)
+        path = make_fast_path(call, forms, known.pairs, outputs, (*options[:3], prepared), otherwise)
         with self._making:
             if len(self._calls) >= MOST_PLANS:
                 self._calls.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,7 +74,7 @@ class BoundKernel:
     def __call__(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch in a stream; None is the default one. Returns when the kernel is launched, not when it is finished."""
         handle = get_stream_handle(stream)
-        args = self._make_arguments(addresses, handle)
+        args = self.make_arguments([*addresses, *self.get_memory(handle)])
         with self.device.make_current():
             status = self.functions.run(ctypes.byref(args), handle)
         if status:
@@ -85,7 +86,7 @@ class BoundKernel:
         Only for this thread, and only while the device is current.
         """
         handle = get_stream_handle(stream)
-        args = self._make_arguments(addresses, handle)
+        args = self.make_arguments([*addresses, *self.get_memory(handle)])
         run, place = self.functions.run, ctypes.byref(args)
 
         def launch() -> None:
@@ -94,12 +95,34 @@ class BoundKernel:
 
         return launch
 
-    def _make_arguments(self, addresses: Sequence[int], stream: int) -> Any:
-        args = type(self.prototype).from_buffer_copy(self.prototype)
-        self.point(args, addresses)
+    def make_arguments(self, addresses: Sequence[int]) -> Any:
+        """The argument struct with the addresses of the tensors, followed by those of `get_memory`."""
+        args: Any = type(self.prototype).from_buffer_copy(self.prototype)
         if self.workspace_bytes:
-            self._set_workspace(args, stream)
+            *addresses, args.workspace = addresses
+            args.workspace_size = self.workspace_bytes
+        self.point(args, addresses)
         return args
+
+    def get_memory(self, stream: int) -> list[int]:
+        """The address of the workspace for a launch in a stream, if the kernel needs one.
+
+        It is kept with the call. Launches of one thread in one stream run one after another, so they share it. Other
+        streams run at the same time, and a kernel may take several launches, which those of another thread could
+        come between: both have their own.
+        """
+        if not self.workspace_bytes:
+            return []
+        key = (threading.get_ident(), stream)
+        workspace = self._workspaces.get(key)
+        if workspace is None or not workspace.alive:
+            label = f"workspace of {self.kernel.symbol}"
+            workspace = self._workspaces[key] = self.device.allocate(self.workspace_bytes, label)
+        return [workspace.address]
+
+    def route_addresses(self, tensors: int) -> tuple[RoutedKernel, ...]:
+        """The kernel with all addresses: those of this number of tensors, then those of `get_memory`."""
+        return (RoutedKernel(self, tuple(range(tensors + bool(self.workspace_bytes)))),)
 
     def fail(self, status: int) -> NoReturn:
         """Raise the error for a status, with the library's message for this thread."""
@@ -126,15 +149,12 @@ class BoundKernel:
             )
         return bytes_.value
 
-    def _set_workspace(self, args: Any, stream: int) -> None:
-        """Set the workspace. Launches on one stream run one after another and share it; other threads and streams have
-        their own."""
-        key = (threading.get_ident(), stream)
-        workspace = self._workspaces.get(key)
-        if workspace is None or not workspace.alive:
-            label = f"workspace of {self.kernel.symbol}"
-            workspace = self._workspaces[key] = self.device.allocate(self.workspace_bytes, label)
-        args.workspace, args.workspace_size = workspace.address, self.workspace_bytes
+
+class RoutedKernel(NamedTuple):
+    """A kernel of a call, and the indices of its addresses among those of the call."""
+
+    kernel: BoundKernel
+    route: tuple[int, ...]
 
 
 class CallSequence:
@@ -170,6 +190,19 @@ class CallSequence:
             found = [self.device.allocate(each.nbytes, each.tensor.name) for each in self.intermediates]
             self._buffers[key] = found
         return found
+
+    def get_memory(self, stream: int) -> list[int]:
+        """The addresses of the intermediates for a launch in a stream, then those of the kernels' workspaces."""
+        workspaces = (address for call in self.calls for address in call.get_memory(stream))
+        return [*(buffer.address for buffer in self.get_buffers(stream)), *workspaces]
+
+    def route_addresses(self, tensors: int) -> tuple[RoutedKernel, ...]:
+        """The kernels in order, with indices into the addresses of this number of tensors and of `get_memory`."""
+        workspaces = itertools.count(tensors + len(self.intermediates))
+        return tuple(
+            RoutedKernel(call, (*route, *itertools.islice(workspaces, bool(call.workspace_bytes))))
+            for call, route in zip(self.calls, self._routes, strict=True)
+        )
 
 
 def count_bytes(tensor: Tensor, arch: Arch) -> int:
