@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tilewright.building.toolchain import find_toolchain
-from tilewright.ops.grouped_conv import tensors
+from tilewright.ops.grouped_conv import call
 
 pytestmark = pytest.mark.compile
 
-HEADER = Path(tensors.__file__).with_name("abi.h")
+HEADER = Path(call.__file__).with_name("abi.h")
 
 
 @pytest.fixture(scope="module", params=["c", "c++"])
@@ -24,7 +24,7 @@ def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     args = "tw_grouped_conv_args"
     lines = "".join(
         f'printf("{name} %zu %zu\\n", offsetof({args}, {name}), sizeof((({args}*)0)->{name}));'
-        for name, *_ in tensors.ConvArgs._fields_
+        for name, *_ in call.ConvArgs._fields_
     )
     (folder / "abi.c").write_text(
         f'#include <stddef.h>\n#include <stdio.h>\n#include "{HEADER}"\n'
@@ -47,10 +47,10 @@ def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_every_field_lies_where_the_compiler_puts_it(said: dict[str, tuple[int, int]]) -> None:
     ours = {
-        name: (getattr(tensors.ConvArgs, name).offset, getattr(tensors.ConvArgs, name).size)
-        for name, *_ in tensors.ConvArgs._fields_
+        name: (getattr(call.ConvArgs, name).offset, getattr(call.ConvArgs, name).size)
+        for name, *_ in call.ConvArgs._fields_
     }
-    assert {**ours, "all": (tensors.MAX_NDIM, ctypes.sizeof(tensors.ConvArgs))} == said
+    assert {**ours, "all": (call.MAX_NDIM, ctypes.sizeof(call.ConvArgs))} == said
 
 
 def test_no_field_of_the_header_is_left_out(said: dict[str, tuple[int, int]]) -> None:

@@ -18,9 +18,9 @@ from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.toolchain import find_toolchain
 from tilewright.ops import find_op
+from tilewright.ops.fmha.call import FmhaArgs, make_arguments
 from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, CONVERT_DQ, DQ_DK_DV, SPLITKV, USED
 from tilewright.ops.fmha.problem import MASKS, Problem
-from tilewright.ops.fmha.tensors import FmhaArgs, make_arguments
 from tilewright.ops.rule import find_violations
 
 pytestmark = pytest.mark.compile

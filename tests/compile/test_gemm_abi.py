@@ -11,19 +11,19 @@ import pytest
 
 import tilewright as tw
 from tilewright.building.toolchain import find_toolchain
-from tilewright.ops.gemm import tensors
+from tilewright.ops.gemm import call
 from tilewright.ops.gemm.config import MAX_D
 
 pytestmark = pytest.mark.compile
 
-HEADER = Path(tensors.__file__).with_name("abi.h")
+HEADER = Path(call.__file__).with_name("abi.h")
 
 
 @pytest.fixture(scope="module", params=["c", "c++"])
 def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, int]]:
     """Offset and size of each field, and the size of the whole, as the compiler sees them."""
     folder = tmp_path_factory.mktemp("abi")
-    names = [name for name, *_ in tensors.GemmArgs._fields_]
+    names = [name for name, *_ in call.GemmArgs._fields_]
     lines = "".join(
         f'printf("{name} %zu %zu\\n", offsetof(tw_gemm_args, {name}), sizeof(((tw_gemm_args*)0)->{name}));'
         for name in names
@@ -49,10 +49,10 @@ def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_every_field_lies_where_the_compiler_puts_it(said: dict[str, tuple[int, int]]) -> None:
     ours = {
-        name: (getattr(tensors.GemmArgs, name).offset, getattr(tensors.GemmArgs, name).size)
-        for name, *_ in tensors.GemmArgs._fields_
+        name: (getattr(call.GemmArgs, name).offset, getattr(call.GemmArgs, name).size)
+        for name, *_ in call.GemmArgs._fields_
     }
-    assert {**ours, "all": (MAX_D, ctypes.sizeof(tensors.GemmArgs))} == said
+    assert {**ours, "all": (MAX_D, ctypes.sizeof(call.GemmArgs))} == said
 
 
 def test_no_field_of_the_header_is_left_out(said: dict[str, tuple[int, int]]) -> None:
@@ -67,8 +67,8 @@ def test_a_problem_fills_the_struct() -> None:
     problem = tw.gemm.Problem(
         m=3, n=5, k=7, dtype="fp16", layout="crr", batch=2, k_batch=4, num_d=2, elementwise="MultiDAdd", stride_a=8
     )
-    args = tensors.make_arguments(problem)
-    assert (args.size, args.m, args.n, args.k) == (ctypes.sizeof(tensors.GemmArgs), 3, 5, 7)
+    args = call.make_arguments(problem)
+    assert (args.size, args.m, args.n, args.k) == (ctypes.sizeof(call.GemmArgs), 3, 5, 7)
     assert (args.stride_a, args.stride_b, args.stride_c, list(args.stride_d[:3])) == (8, 5, 5, [5, 5, 0])
     assert (args.batch, args.k_batch) == (2, 4)
     assert (args.batch_stride_a, args.batch_stride_b, args.batch_stride_c) == (7 * 8, 7 * 5, 3 * 5)

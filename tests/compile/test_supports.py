@@ -19,7 +19,7 @@ from tests.proof.host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, build_h
 from tilewright import arch as archs
 from tilewright.building.toolchain import find_toolchain
 from tilewright.ops import find_op
-from tilewright.ops.gemm.tensors import GemmArgs, make_arguments
+from tilewright.ops.gemm.call import GemmArgs, make_arguments
 
 pytestmark = pytest.mark.compile
 

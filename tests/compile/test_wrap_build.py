@@ -17,7 +17,7 @@ import tilewright as tw
 from tests.proof.host_library import TW_OK, TW_UNSUPPORTED, call_supports, call_text
 from tilewright.base import knobs
 from tilewright.ops import parse_kernel
-from tilewright.ops.gemm.tensors import make_arguments
+from tilewright.ops.gemm.call import make_arguments
 
 pytestmark = pytest.mark.compile
 

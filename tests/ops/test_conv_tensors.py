@@ -15,9 +15,9 @@ from tilewright.dispatch.run_tensors import to_tensor_bytes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import OP
+from tilewright.ops.grouped_conv.call import ConvArgs
 from tilewright.ops.grouped_conv.config import DIRECTIONS, Config
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.tensors import ConvArgs
 
 EXECUTION = OP.execution
 assert EXECUTION is not None

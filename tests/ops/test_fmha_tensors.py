@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.ops.fmha.call import STRIDED, get_struct_strides, make_address_setter, make_arguments
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import BACKWARD, FAMILIES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.stages import get_keys_per_part, plan_next_stage
-from tilewright.ops.fmha.tensors import (
-    STRIDED,
-    apply_strides,
-    get_struct_strides,
-    list_tensors,
-    make_address_setter,
-    make_arguments,
-)
+from tilewright.ops.fmha.tensors import apply_strides, list_tensors
 
 SIZES = {"batch": 2, "heads": 4, "kv_heads": 2, "seqlen_q": 5, "seqlen_k": 7, "hdim_q": 16, "hdim_v": 8}
 GROUP = {"mode": "group", "total_q": 8, "total_k": 9}

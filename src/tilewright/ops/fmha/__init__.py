@@ -12,6 +12,7 @@ from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_tile_values, list_tiles, read_tile
+from tilewright.ops.fmha.call import make_address_setter, make_arguments
 from tilewright.ops.fmha.config import MODES, PAD_FIELDS, Config, get_padding_preset
 from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.fit import FIT_RULES
@@ -21,7 +22,7 @@ from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
 from tilewright.ops.fmha.rules import RULES
 from tilewright.ops.fmha.stages import plan_next_stage
-from tilewright.ops.fmha.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
+from tilewright.ops.fmha.tensors import apply_strides, list_tensors
 from tilewright.ops.fmha.trials import list_trials
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space

@@ -11,6 +11,7 @@ import sys
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha import fit_caches
+from tilewright.ops.fmha.call import STRIDED, get_struct_strides
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import (
     APPENDKV,
@@ -24,7 +25,7 @@ from tilewright.ops.fmha.families import (
 )
 from tilewright.ops.fmha.kind import query_tile_rows
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.tensors import STRIDED, get_struct_strides, list_tensors
+from tilewright.ops.fmha.tensors import list_tensors
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 # Fields that kernels and problems share, and that are compiled in.

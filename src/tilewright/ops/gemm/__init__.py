@@ -15,6 +15,7 @@ from tilewright.ops.builtin_sets import load_sets
 from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.gemm import source
+from tilewright.ops.gemm.call import make_address_setter, make_arguments
 from tilewright.ops.gemm.config import (
     LAYOUTS,
     PIPELINES,
@@ -30,8 +31,6 @@ from tilewright.ops.gemm.tensors import (
     apply_strides,
     list_preparations,
     list_tensors,
-    make_address_setter,
-    make_arguments,
 )
 from tilewright.ops.gemm.tile_engine import read_tile_engine
 from tilewright.ops.gemm.trials import list_trials

@@ -1,6 +1,6 @@
 """The tensors of a GEMM problem: a (m, k), b (k, n), d0 … and c (m, n), with a leading dimension for a batch.
 
-The C struct of abi.h for a problem is built here as well, and B is reordered for preshuffle kernels.
+B is reordered for preshuffle kernels here as well.
 
 **Preshuffle.** The kernel loads B from memory directly into the registers of the matrix instruction, so B must be in
 memory in the order of the lanes. B (k × n) is divided into mma tiles of k × n. The tiles of one column of tiles are
@@ -15,14 +15,13 @@ wave's share, starting with the r-th. Then a lane has neighbouring columns of C.
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.execution import Preparation, Tensor
-from tilewright.ops.gemm.config import MAX_D, Config
+from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.problem import Problem
 
 if TYPE_CHECKING:
@@ -113,51 +112,6 @@ def _describe_mismatch(tensor: Tensor, given: tuple[int, ...]) -> str:
         f"{tensor.name} of shape {tensor.shape} has strides {given}, the problem's layout requires {tensor.strides}: "
         "copy it, or use a problem with its layout"
     )
-
-
-_SIZES = ("m", "n", "k", "stride_a", "stride_b", "stride_c")
-
-
-class GemmArgs(ctypes.Structure):
-    """tw_gemm_args, field by field."""
-
-    _fields_ = (
-        ("size", ctypes.c_uint64),
-        ("a", ctypes.c_void_p),
-        ("b", ctypes.c_void_p),
-        ("c", ctypes.c_void_p),
-        ("d", ctypes.c_void_p * MAX_D),
-        *((name, ctypes.c_int64) for name in _SIZES),
-        ("stride_d", ctypes.c_int64 * MAX_D),
-        ("k_batch", ctypes.c_int64),
-        ("batch", ctypes.c_int64),
-        *((f"batch_stride_{name}", ctypes.c_int64) for name in "abc"),
-        ("workspace", ctypes.c_void_p),
-        ("workspace_size", ctypes.c_uint64),
-    )
-
-
-def make_arguments(problem: Problem) -> GemmArgs:
-    """The struct of a problem, without addresses."""
-    args = GemmArgs(size=ctypes.sizeof(GemmArgs), k_batch=problem.k_batch, batch=problem.batch)
-    for name in _SIZES:
-        setattr(args, name, getattr(problem, name))
-    for i in range(problem.num_d):
-        args.stride_d[i] = problem.n
-    for name, stride in batch_strides(problem).items():
-        setattr(args, f"batch_stride_{name}", stride)
-    return args
-
-
-def make_address_setter(problem: Problem) -> Callable[[GemmArgs, Sequence[int]], None]:  # noqa: ARG001
-    """The function that writes the addresses of a, b, d0 …, c into the struct."""
-    return _put_addresses
-
-
-def _put_addresses(args: GemmArgs, addresses: Sequence[int]) -> None:
-    args.a, args.b, *ds, args.c = addresses
-    for i, address in enumerate(ds):
-        args.d[i] = address
 
 
 # No GPU with waves of 32 has preshuffle tiles in its file (rule P304).

@@ -17,6 +17,7 @@ from tilewright.ops.builtin_sets import load_sets
 from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
+from tilewright.ops.grouped_conv.call import make_address_setter, make_arguments
 from tilewright.ops.grouped_conv.config import (
     DIRECTIONS,
     INPUTS,
@@ -33,7 +34,7 @@ from tilewright.ops.grouped_conv.padding import pad_problem
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instructions
 from tilewright.ops.grouped_conv.rules import RULES
-from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors, make_address_setter, make_arguments
+from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors
 from tilewright.ops.grouped_conv.trials import list_trials
 from tilewright.ops.kind import Kind
 from tilewright.ops.measurement_files import MeasurementReader
