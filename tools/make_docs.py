@@ -28,6 +28,7 @@ from tilewright.ops import OPS
 from tilewright.ops.fields import Field, format_tokens, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
+from tilewright.ops.problem_field import ProblemField, list_declared_fields
 from tilewright.ops.rule import Rule
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
@@ -114,18 +115,22 @@ def _format_message(op: Op, rule: Rule) -> str:
 
 
 def make_fields_page() -> str:
-    """Document the config fields of every op."""
+    """Document the fields of every op's configs and problems."""
     intro = (
         "The fields of a config distinguish the kernels of an op. You must set a field that has no default. A name\n"
         "shows the fields without a default in this order, then the others if they differ from their default.\n"
-        '`"*"` in a space stands for the values worth trying on your GPU.'
+        '`"*"` in a space stands for the values worth trying on your GPU.\n\n'
+        "The fields of a problem describe one computation. `--problem` and problem files take them, and you must set\n"
+        "those without a default. `tilewright problems OP` prints the same tables."
     )
-    return format_page("Config fields", intro, *(part for op in OPS for part in _format_op_fields(op)))
+    return format_page("Fields of configs and problems", intro, *(part for op in OPS for part in _format_op_fields(op)))
 
 
 def _format_op_fields(op: Op) -> Iterator[str]:
     fields = list_fields(op.config_type).values()
     yield f"## {op.name}\n\nThe {op.doc}."
+    yield f"### Problems of {op.name}\n\n{_format_problem_fields(op)}"
+    yield f"### Configs of {op.name}"
     rows = [
         (format_code(f.name), f.kind.describe(), _format_default(f), format_code(_format_name_part(op, f)), f.doc)
         for f in fields
@@ -142,6 +147,21 @@ def _format_op_fields(op: Op) -> Iterator[str]:
         for values in _format_searched_values(op, f.name)
     )
     yield format_table(("field", "values"), starred)
+
+
+def _format_problem_fields(op: Op) -> str:
+    rows = [
+        (format_code(f.name), f.kind.describe(), _format_problem_default(f), f.doc + " (shorthand)" * f.shorthand)
+        for f in list_declared_fields(op.problem_type).values()
+    ]
+    return format_table(("field", "takes", "default", "meaning"), rows)
+
+
+def _format_problem_default(field: ProblemField) -> str:
+    value, colon, meaning = field.describe_default().partition(": ")
+    if not colon and field.stands_for is not None:
+        return value  # the default is empty: only the value that it stands for is described
+    return f"{format_code(value)}{colon}{meaning}" if value else ""
 
 
 def _format_default(field: Field) -> str:

@@ -21,7 +21,8 @@ from tilewright.cli.problems import (
     read_open_problem,
     read_problem,
 )
-from tilewright.ops import find_op, kernel_of
+from tilewright.ops import OPS, find_op, kernel_of
+from tilewright.ops.problem_field import list_declared_fields
 
 LIST = "m,n,k,dtype,layout,batch\n1024,2048,512,fp16,rcr,\n1,4096,4096,fp16,rrr,2\n"
 
@@ -41,6 +42,29 @@ def test_the_table(run: Callable[..., Result], shapes: Path) -> None:
     assert ["m=1", "n=4096", "k=4096", "layout=rrr", "batch=2", "0.067", "67.14", "1.0"] in rows
     assert "all of them: dtype_a=fp16 dtype_b=fp16 dtype_c=fp16\n" in result.stdout
     assert result.stdout.endswith("2 gemm problems: 2.215 GFLOP, 74.48 MB\n")
+
+
+def test_fields_without_a_file(run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
+    lines = run("problems", "fmha").stdout.splitlines()
+    (row,) = (line for line in lines if line.startswith("kv_heads"))
+    assert "0: the same as heads" in row and row.endswith("keys and values")
+    fields = {field["field"]: field for field in run_json("problems", "gemm")["fields"]}
+    assert fields["m"] == {
+        "field": "m",
+        "takes": "integer, at least 1",
+        "default": "required",
+        "meaning": "rows of A and C",
+    }
+    result = run("problems", "gemm", "--to", "csv")
+    assert result.exit_code == 2 and "give FILE" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["select", "verify", "bench", "sweep", "tune"])
+def test_the_help_of_a_problem_names_its_fields(command: str, run: Callable[..., Result]) -> None:
+    text = " ".join(run(command, "--help").stdout.split())
+    for op in OPS:
+        assert f"{op.name} {', '.join(list_declared_fields(op.problem_type))}" in text
+    assert "`tilewright problems OP`" in text
 
 
 def test_json(run_json: Callable[..., Any], shapes: Path) -> None:

@@ -123,7 +123,7 @@ class _ShortHelp(click.Command):
 
 
 class Command(_ShortHelp):
-    """A command with -q and -v, whose help ends with examples."""
+    """A command with -q and -v, whose help ends with examples. With --problem, it names the fields of problems."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -147,6 +147,8 @@ class Command(_ShortHelp):
         ctx: click.Context,  # noqa: ARG002  (click's signature)
         formatter: click.HelpFormatter,
     ) -> None:
+        if any("--problem" in parameter.opts for parameter in self.params):
+            write_problem_fields(formatter)
         write_examples(formatter, self.examples)
 
 
@@ -214,6 +216,15 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
     with formatter.section("Examples"):
         for example in examples:
             formatter.write(" " * formatter.current_indent + example + "\n")
+
+
+def write_problem_fields(formatter: click.HelpFormatter) -> None:
+    """Write the names of the fields that problems of each op have."""
+    from tilewright.ops import OPS
+    from tilewright.ops.problem_field import list_declared_fields
+
+    with formatter.section("Problem fields (`tilewright problems OP` describes them)"):
+        formatter.write_dl([(op.name, ", ".join(list_declared_fields(op.problem_type))) for op in OPS])
 
 
 def repeat_flags(args: Sequence[str], names: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`tilewright problems`: list the problems of a file, or print them in another format."""
+"""`tilewright problems`: list the problems of a file, print them in another format, or describe their fields."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ NUMBERS = ("GFLOP", "MB", "FLOP/B")
 @click.command(
     cls=Command,
     examples=(
+        "tilewright problems fmha",
         "tilewright problems gemm shapes.csv",
         "tilewright problems gemm shapes.csv --to json > shapes.json",
     ),
 )
 @click.argument("op_name", metavar="OP")
-@click.argument("file", type=FILE)
+@click.argument("file", type=FILE, required=False)
 @click.option(
     "--format",
     "file_format",
@@ -39,8 +40,12 @@ NUMBERS = ("GFLOP", "MB", "FLOP/B")
     "--to", "target", type=click.Choice(["csv", "json"]), help="Print the list in this format instead of a table."
 )
 @add_json_option
-def command(*, op_name: str, file: Path, file_format: str | None, target: str | None, as_json: bool) -> None:
-    """List the problems of a file with their FLOPs and traffic.
+def command(*, op_name: str, file: Path | None, file_format: str | None, target: str | None, as_json: bool) -> None:
+    """List the fields of an op's problems, or the problems of a file.
+
+    Without a FILE, each field is listed with the values that it takes, its default and its meaning.
+    A problem on a command line is FIELD=VALUE,… with these fields. With a FILE, its problems are
+    listed with their FLOPs and traffic.
 
     The first line of a CSV file names fields of the op's problems. Sizes with several dimensions are
     written 28x28, and an empty cell is the default. A JSON file is a list of objects. Some ops also
@@ -55,6 +60,11 @@ def command(*, op_name: str, file: Path, file_format: str | None, target: str | 
     if target is not None and as_json:
         raise InvalidValueError("--to and --json exclude each other: give one of them")
     op = find_op(op_name)
+    if file is None:
+        if file_format is not None or target is not None:
+            raise InvalidValueError("--format and --to are for the problems of a file: give FILE")
+        _list_fields(op, as_json=as_json)
+        return
     problems = read_problems(op, file, file_format)
     if target is not None:
         click.echo(WRITERS[target](op, problems), nl=False)
@@ -62,6 +72,26 @@ def command(*, op_name: str, file: Path, file_format: str | None, target: str | 
         print_json({"op": op.name, "file": str(file), "problems": [_to_json(problem) for problem in problems]})
     else:
         _print(op, problems)
+
+
+def _list_fields(op: Op, *, as_json: bool) -> None:
+    from tilewright.ops.problem_field import list_declared_fields
+    from tilewright.ops.problem_list import list_parameters
+
+    declared = list_declared_fields(op.problem_type)
+    rows = []
+    for name, parameter in list_parameters(op).items():
+        # Another package's problem may be a class without declarations.
+        field = declared.get(name)
+        default = str(parameter.default) if field is None else field.describe_default()
+        required = parameter.default is parameter.empty
+        takes, meaning = ("", "") if field is None else (field.kind.describe(), field.doc)
+        rows.append((name, takes, "required" if required else default, meaning))
+    headings = ("field", "takes", "default", "meaning")
+    if as_json:
+        print_json({"op": op.name, "fields": [dict(zip(headings, row, strict=True)) for row in rows]})
+    else:
+        print_table(headings, rows, whole=("field",))
 
 
 def _to_json(problem: Any) -> dict[str, Any]:

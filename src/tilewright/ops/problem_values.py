@@ -55,30 +55,37 @@ def _list_parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ..
     return tuple(parameters), tuple(name for name, p in parameters.items() if p.default is p.empty)
 
 
-def check_count(name: str, value: object, least: int, most: int = MOST) -> None:
-    """Raise an error unless the value is an integer within the bounds."""
+def check_count(name: str, value: object, least: int, most: int = MOST) -> int:
+    """Require an integer within the bounds."""
     if type(value) is not int:
         raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
     if not least <= value <= most:
         raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")
+    return value
 
 
-def read_extents(name: str, value: object, least: int, ndim: int | None = None) -> Extents:
-    """Extents from (28, 28), [28, 28], "28x28" or 28. With `ndim`, a single number stands for every dimension."""
+def read_extents(name: str, value: object, least: int) -> Extents:
+    """Extents from (28, 28), [28, 28], "28x28" or 28."""
     parts: Sequence[Any] = value if isinstance(value, Sequence) else [value]
     if isinstance(value, str):
         parts = value.split("x")
         if not all(is_digits(part) for part in parts):
             raise InvalidValueError(f"{name} must look like 28x28, got {format_value(value)}")
         parts = [int(part) for part in parts]
+    if not parts:
+        raise InvalidValueError(f"{name} needs at least one number, got {format_value(value)}")
     for part in parts:
         check_count(name, part, least)
-    if ndim is not None and len(parts) == 1:
-        parts = list(parts) * ndim
-    if not parts or (ndim is not None and len(parts) != ndim):
-        wanted = "at least one number" if ndim is None else f"one number, or {ndim} of them"
-        raise InvalidValueError(f"{name} needs {wanted}, got {format_value(value)}")
     return tuple(parts)
+
+
+def repeat_extent(name: str, extents: Extents, ndim: int) -> Extents:
+    """Extents for each of `ndim` dimensions. A single number stands for every dimension."""
+    if len(extents) == 1:
+        return extents * ndim
+    if len(extents) != ndim:
+        raise InvalidValueError(f"{name} needs one number, or {ndim} of them, got {format_value(extents)}")
+    return extents
 
 
 def format_problem_value(value: object) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from tilewright.arch.dtypes import find_accumulator
-from tilewright.arch.dtypes import find_dtype as dtype_named
+from typing import Any
+
+from tilewright.arch.dtypes import DTYPES, find_accumulator
 from tilewright.base.errors import InvalidValueError
+from tilewright.ops.fields import ChoiceType
 from tilewright.ops.op import Shorthand
+from tilewright.ops.problem_field import Derived, ProblemBase, problem_field, problem_shorthand
 
 DTYPE_FIELDS = ("dtype_a", "dtype_b", "dtype_acc", "dtype_c")
+# Problems do not tell the type of the sums.
+PROBLEM_TYPES = ("dtype_a", "dtype_b", "dtype_c")
 # The type of C if only the input types are given. 8- and 4-bit floats have too little range for a sum.
 OUTPUTS = {"fp8": "fp16", "bf8": "fp16", "pk_fp4": "fp16", "int8": "int32"}
 
@@ -19,15 +24,27 @@ def expand_dtype(dtype: str) -> dict[str, str]:
     return dict(zip(DTYPE_FIELDS, (a, b, find_accumulator(a, b), OUTPUTS.get(a, a)), strict=True))
 
 
-def fill_problem_types(dtype: str | None, **given: str) -> dict[str, str]:
-    """The types of a problem's matrices: those given by name, the others from `dtype`."""
+def declare_types() -> Any:
+    """The shorthand `dtype` of a problem."""
+    doc = "all types at once, with the usual output type"
+    return problem_shorthand("fp16, or fp8*bf8 for A and B of two types", doc, default=None)
+
+
+def declare_type(matrices: str) -> Any:
+    """The field of a problem with the element type of a matrix."""
+    stands_for = Derived("follows from dtype")
+    doc = f"element type of {matrices}"
+    return problem_field(ChoiceType(tuple(DTYPES)), doc, default="", stands_for=stands_for)
+
+
+def set_problem_types(problem: ProblemBase, dtype: str | None) -> None:
+    """Set the types of a problem's matrices that are not given from `dtype`."""
     usual = expand_dtype(dtype) if isinstance(dtype, str) else {}
-    types = {name: value or usual.get(name, "") for name, value in given.items()}
-    for name, value in types.items():
+    fields = problem.__dict__
+    for name in PROBLEM_TYPES:
+        value = fields[name] = fields[name] or usual.get(name, "")
         if not value:
-            raise InvalidValueError(f"the problem has no {name}: give dtype, or all of {', '.join(given)}")
-        dtype_named(value)
-    return types
+            raise InvalidValueError(f"the problem has no {name}: give dtype, or all of {', '.join(PROBLEM_TYPES)}")
 
 
 # For the `shorthands` of an op.

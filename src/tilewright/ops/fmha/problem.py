@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from tilewright.base.document_values import expect_number
-from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.fields import ChoiceType, FlagType
 from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.kinds import COMPUTATIONS
+from tilewright.ops.problem_field import Derived, IntegerType, NumberType, ProblemBase, problem_field
 from tilewright.ops.problem_values import check_count
 
 MASKS = ("none", "top_left", "bottom_right")
@@ -18,9 +18,15 @@ MASKS = ("none", "top_left", "bottom_right")
 LAYOUTS = ("bshd", "bhsd")
 _NO_LIMIT = -1
 
+_SIZE = IntegerType()
+_COUNT = IntegerType(0)
+_WINDOW = IntegerType(_NO_LIMIT)
+_SEED = IntegerType(0, 2**64 - 1)
+_FLAG = FlagType()
+_NUMBER = NumberType()
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
+
+class Problem(ProblemBase):
     """Queries (batch, seqlen_q, heads, hdim_q), keys and values (batch, seqlen_k, kv_heads, …).
 
     `family` is the computation: `forward` and `backward` are those of frameworks, and may take several kernels; each
@@ -29,79 +35,66 @@ class Problem:
     tensors. `num_splits` above 0 splits the keys of a forward problem into that many parts.
     """
 
-    family: str
-    mode: str = "batch"
-    dtype: str
-    batch: int = 1
-    heads: int = 1
-    kv_heads: int = 0  # 0: the same as heads
-    seqlen_q: int
-    seqlen_k: int = 0  # 0: the same as seqlen_q
-    total_q: int = 0  # group mode
-    total_k: int = 0
-    hdim_q: int
-    hdim_v: int = 0  # 0: the same as hdim_q
-    layout: str = "bshd"
-    v_layout: str = "row"
-    mask: str = "none"
-    window_left: int = _NO_LIMIT  # visible keys before the diagonal; -1: all
-    window_right: int = 0  # visible keys after it; -1: all
-    sink: int = 0  # first keys that are always visible
-    bias: str = "none"
-    lse: bool = False
-    scale: float = 0.0  # of the scores; 0: 1 / sqrt(hdim_q)
-    logits_cap: float = 0.0  # scores become cap * tanh(score / cap); 0: no cap
-    p_drop: float = 0.0
-    drop_seed: int = 0
-    drop_offset: int = 0
-    store_randval: bool = False
-    static_quant: bool = False
-    scale_p: float = 1.0
-    scale_o: float = 1.0
-    num_splits: int = 0
-    page_size: int = 0  # tokens per page; 0: keys and values are not in pages
-    pages: int = 0  # in the whole cache; 0: as many as the sequences need
-    seqlen_new: int = 0  # appendkv: tokens that are appended to each sequence
-    rotary: str = "none"
-    rotary_dim: int = 0  # 0: hdim_q
-    bias_gradient: bool = False
-    deterministic: bool = False
-    dq_parts: int = 1  # stages of backward: separate partial sums of dq
-    min_seqlen_q: int = 0
+    family: str = problem_field(
+        ChoiceType(tuple(COMPUTATIONS)), "the computation: forward, backward, or one of their stages"
+    )
+    mode: str = problem_field(
+        ChoiceType(MODES), "batch: sequences of equal lengths; group: packed sequences of any lengths", default="batch"
+    )
+    dtype: str = problem_field(ChoiceType(tuple(DTYPES)), "element type")
+    batch: int = problem_field(_SIZE, "number of sequences", default=1)
+    heads: int = problem_field(_SIZE, "heads of the queries", default=1)
+    kv_heads: int = problem_field(_COUNT, "heads of keys and values", default=0, stands_for="heads")
+    seqlen_q: int = problem_field(_SIZE, "queries of a sequence; in group mode, of the longest")
+    seqlen_k: int = problem_field(
+        _COUNT, "keys of a sequence; in group mode, of the longest", default=0, stands_for="seqlen_q"
+    )
+    total_q: int = problem_field(_COUNT, "group mode: queries of all sequences", default=0)
+    total_k: int = problem_field(_COUNT, "group mode: keys of all sequences", default=0)
+    hdim_q: int = problem_field(_SIZE, "elements of a head of queries and keys")
+    hdim_v: int = problem_field(_COUNT, "elements of a head of values", default=0, stands_for="hdim_q")
+    layout: str = problem_field(
+        ChoiceType(LAYOUTS), "order of dimensions: batch, sequence, heads, elements; or heads first", default="bshd"
+    )
+    v_layout: str = problem_field(ChoiceType(V_LAYOUTS), "memory order of the values", default="row")
+    mask: str = problem_field(
+        ChoiceType(MASKS), "causal mask: the corner of the scores where the diagonal starts", default="none"
+    )
+    window_left: int = problem_field(_WINDOW, "visible keys before the diagonal; -1: all", default=_NO_LIMIT)
+    window_right: int = problem_field(_WINDOW, "visible keys after the diagonal; -1: all", default=0)
+    sink: int = problem_field(_COUNT, "first keys that are always visible", default=0)
+    bias: str = problem_field(ChoiceType(BIASES), "added to the scores", default="none")
+    lse: bool = problem_field(_FLAG, "also computes the logarithm of the sum of exponentials", default=False)
+    scale: float = problem_field(
+        _NUMBER,
+        "factor of the scores",
+        default=0.0,
+        stands_for=Derived("1 / sqrt(hdim_q)", lambda problem: 1 / math.sqrt(problem.hdim_q)),
+    )
+    logits_cap: float = problem_field(
+        _NUMBER, "scores become cap * tanh(score / cap); 0: they stay as they are", default=0.0
+    )
+    p_drop: float = problem_field(NumberType(0, 1), "probability of dropout", default=0.0)
+    drop_seed: int = problem_field(_SEED, "seed of dropout's random numbers", default=0)
+    drop_offset: int = problem_field(_SEED, "offset of dropout's random numbers", default=0)
+    store_randval: bool = problem_field(_FLAG, "also stores dropout's random numbers", default=False)
+    static_quant: bool = problem_field(_FLAG, "scales probabilities and the result with fixed factors", default=False)
+    scale_p: float = problem_field(_NUMBER, "static_quant: factor of the probabilities", default=1.0)
+    scale_o: float = problem_field(_NUMBER, "static_quant: factor of the result", default=1.0)
+    num_splits: int = problem_field(_COUNT, "parts that the keys are split into; 0: not split", default=0)
+    page_size: int = problem_field(_COUNT, "tokens per page; 0: keys and values are not in pages", default=0)
+    pages: int = problem_field(_COUNT, "pages of the whole cache; 0: as many as the sequences need", default=0)
+    seqlen_new: int = problem_field(_COUNT, "appendkv: tokens that are appended to each sequence", default=0)
+    rotary: str = problem_field(ChoiceType(ROTARIES), "appendkv: rotary position embedding", default="none")
+    rotary_dim: int = problem_field(_COUNT, "rotated elements of a head; 0: all", default=0)
+    bias_gradient: bool = problem_field(_FLAG, "also computes the gradient of the bias", default=False)
+    deterministic: bool = problem_field(_FLAG, "sums the gradient of the queries in a fixed order", default=False)
+    dq_parts: int = problem_field(_SIZE, "stages of backward: separate partial sums of dq", default=1)
+    min_seqlen_q: int = problem_field(_COUNT, "sequences with fewer queries are skipped", default=0)
 
-    def __post_init__(self) -> None:
-        choose("family", self.family, COMPUTATIONS)
-        for name, known in _CHOICES.items():
-            choose(name, getattr(self, name), known)
-        self._fill_defaults()
-        for name in ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "dq_parts"):
-            check_count(name, getattr(self, name), 1)
-        for name in ("num_splits", "page_size", "pages", "seqlen_new", "rotary_dim", "sink", "min_seqlen_q"):
-            check_count(name, getattr(self, name), 0)
-        for name in ("window_left", "window_right"):
-            check_count(name, getattr(self, name), _NO_LIMIT)
-        for name in ("drop_seed", "drop_offset"):
-            check_count(name, getattr(self, name), 0, 2**64 - 1)
-        self._check_values()
-
-    def _fill_defaults(self) -> None:
-        stand_ins = {
-            "kv_heads": self.heads,
-            "seqlen_k": self.seqlen_q,
-            "hdim_v": self.hdim_q,
-            "scale": 1 / math.sqrt(self.hdim_q) if type(self.hdim_q) is int and self.hdim_q > 0 else 0.0,
-        }
-        for name, value in stand_ins.items():
-            if not getattr(self, name):
-                object.__setattr__(self, name, value)
-        for name in _FLOATS:
-            object.__setattr__(self, name, expect_number(name, getattr(self, name)))
-
-    def _check_values(self) -> None:
+    def check_values(self) -> None:
         if self.heads % self.kv_heads:
             raise InvalidValueError(f"heads = {self.heads} must be a multiple of kv_heads = {self.kv_heads}")
-        if not 0 <= self.p_drop < 1:
-            raise InvalidValueError(f"p_drop is {self.p_drop}, must be at least 0 and below 1")
         if self.mask == "none" and (self.window_left, self.window_right, self.sink) != (_NO_LIMIT, 0, 0):
             raise InvalidValueError("a window and sinks need a mask: pass mask=top_left or mask=bottom_right")
         if self.mode == "group":
@@ -130,15 +123,3 @@ class Problem:
         pairs = self.batch * self.heads * self.seqlen_q * self.seqlen_k
         forward = 2 * pairs * (self.hdim_q + self.hdim_v)
         return 2 * pairs * (3 * self.hdim_q + 2 * self.hdim_v) if find_computation(self).is_gradient else forward
-
-
-_CHOICES = {
-    "mode": MODES,
-    "dtype": tuple(DTYPES),
-    "layout": LAYOUTS,
-    "v_layout": V_LAYOUTS,
-    "mask": MASKS,
-    "bias": BIASES,
-    "rotary": ROTARIES,
-}
-_FLOATS = ("scale", "logits_cap", "p_drop", "scale_p", "scale_o")

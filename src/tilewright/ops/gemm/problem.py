@@ -2,60 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar
 
 from tilewright.arch.dtypes import find_dtype as dtype_named
-from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.block_gemm.types import fill_problem_types
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.block_gemm.types import declare_type, declare_types, set_problem_types
+from tilewright.ops.fields import ChoiceType
 from tilewright.ops.gemm.config import ELEMENTWISE, LAYOUTS, MAX_D
-from tilewright.ops.problem_values import check_count
+from tilewright.ops.problem_field import Derived, IntegerType, ProblemBase, problem_field
+
+_SIZE = IntegerType()
+_STRIDE = IntegerType(0)
+# The elements of one line of each matrix: the packed stride.
+_LINES: Mapping[str, Callable[[Problem], int]] = {
+    "stride_a": lambda p: p.k if p.layout[0] == "r" else p.m,
+    "stride_b": lambda p: p.n if p.layout[1] == "r" else p.k,
+    "stride_c": lambda p: p.n if p.layout[2] == "r" else p.m,
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
+class Problem(ProblemBase):
     """C (m×n) = elementwise(A (m×k) · B (k×n), D…). `dtype` sets all types at once: "fp16", "fp8*bf8".
 
     Strides are in elements, between neighbours of the non-contiguous dimension; 0 = packed.
     """
 
-    m: int
-    n: int
-    k: int
-    dtype: InitVar[str | None] = None
-    dtype_a: str = ""
-    dtype_b: str = ""
-    dtype_c: str = ""
-    layout: str
-    batch: int = 1
-    k_batch: int = 1
-    num_d: int = 0
-    elementwise: str = "PassThrough"
-    stride_a: int = 0
-    stride_b: int = 0
-    stride_c: int = 0
+    m: int = problem_field(_SIZE, "rows of A and C")
+    n: int = problem_field(_SIZE, "columns of B and C")
+    k: int = problem_field(_SIZE, "columns of A, rows of B")
+    dtype: InitVar[str | None] = declare_types()
+    dtype_a: str = declare_type("A")
+    dtype_b: str = declare_type("B")
+    dtype_c: str = declare_type("C and of every D")
+    layout: str = problem_field(ChoiceType(LAYOUTS), "layouts of A, B and C: r = row-major, c = column-major")
+    batch: int = problem_field(_SIZE, "number of products of this size", default=1)
+    k_batch: int = problem_field(_SIZE, "parts that K is split into, summed atomically", default=1)
+    num_d: int = problem_field(IntegerType(0, MAX_D), "number of D tensors", default=0)
+    elementwise: str = problem_field(
+        ChoiceType(ELEMENTWISE), "operation applied to the product and the D tensors", default="PassThrough"
+    )
+    stride_a: int = problem_field(
+        _STRIDE, "elements between lines of A", default=0, stands_for=Derived("packed", _LINES["stride_a"])
+    )
+    stride_b: int = problem_field(
+        _STRIDE, "elements between lines of B", default=0, stands_for=Derived("packed", _LINES["stride_b"])
+    )
+    stride_c: int = problem_field(
+        _STRIDE, "elements between lines of C", default=0, stands_for=Derived("packed", _LINES["stride_c"])
+    )
 
     def __post_init__(self, dtype: str | None) -> None:
-        types = fill_problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
-        for name, value in types.items():
-            object.__setattr__(self, name, value)
-        choose("layout", self.layout, LAYOUTS)
-        choose("elementwise operation", self.elementwise, ELEMENTWISE)
-        for name in ("m", "n", "k", "batch", "k_batch"):
-            check_count(name, getattr(self, name), 1)
-        check_count("num_d", self.num_d, 0, MAX_D)
-        for name, packed in self._packed_strides().items():
-            value = getattr(self, name)
-            check_count(name, value, 0)
-            if value and value < packed:
-                raise InvalidValueError(f"{name} is {value}, but one line of the matrix has {packed} elements")
-            object.__setattr__(self, name, value or packed)
+        set_problem_types(self, dtype)
+        super().__post_init__()
 
-    def _packed_strides(self) -> dict[str, int]:
-        return {
-            "stride_a": self.k if self.layout[0] == "r" else self.m,
-            "stride_b": self.n if self.layout[1] == "r" else self.k,
-            "stride_c": self.n if self.layout[2] == "r" else self.m,
-        }
+    def check_values(self) -> None:
+        for name, get_line in _LINES.items():
+            stride, line = getattr(self, name), get_line(self)
+            if stride < line:
+                raise InvalidValueError(f"{name} is {stride}, but one line of the matrix has {line} elements")
 
     @property
     def flops(self) -> int:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar
 from functools import cached_property
 
 from tilewright.arch.dtypes import find_dtype as dtype_named
-from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.block_gemm.types import fill_problem_types
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.block_gemm.types import declare_type, declare_types, set_problem_types
+from tilewright.ops.fields import ChoiceType
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, DIRECTIONS, FORWARD, LAYOUTS
-from tilewright.ops.problem_values import Extents, check_count, read_extents
+from tilewright.ops.problem_field import (
+    ExtentsType,
+    IntegerType,
+    ProblemBase,
+    problem_field,
+    problem_shorthand,
+)
+from tilewright.ops.problem_values import Extents, repeat_extent
+
+_SIZE = IntegerType()
+_EXTENTS = ExtentsType()
+_PADS = ExtentsType(0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem:
+class Problem(ProblemBase):
     """Input (n, …, c), weights (k, …, c/g) and output (n, …, k); c and k are the channels of all g groups.
 
     `direction` selects which of the three is computed; the types of A, B and C are those of its implicit GEMM.
@@ -23,54 +34,47 @@ class Problem:
     for all dimensions of the input. `pad` is both pads at once, `dtype` all types at once.
     """
 
-    direction: str
-    n: int
-    g: int = 1
-    c: int
-    k: int
-    input_size: Extents
-    filter_size: Extents
-    stride: Extents = (1,)
-    dilation: Extents = (1,)
-    pad: InitVar[Sequence[int] | str | int | None] = None
-    left_pad: Extents = (0,)
-    right_pad: Extents = (0,)
-    dtype: InitVar[str | None] = None
-    dtype_a: str = ""
-    dtype_b: str = ""
-    dtype_c: str = ""
-    k_batch: int = 1
+    direction: str = problem_field(ChoiceType(DIRECTIONS), "the convolution, or the gradient of an operand")
+    n: int = problem_field(_SIZE, "images")
+    g: int = problem_field(_SIZE, "groups of channels", default=1)
+    c: int = problem_field(_SIZE, "input channels of all groups")
+    k: int = problem_field(_SIZE, "output channels of all groups")
+    input_size: Extents = problem_field(_EXTENTS, "spatial size of the input; its dimensions are those of the problem")
+    filter_size: Extents = problem_field(_EXTENTS, "spatial size of the filter")
+    stride: Extents = problem_field(_EXTENTS, "input elements between neighbouring outputs", default=(1,))
+    dilation: Extents = problem_field(_EXTENTS, "input elements between neighbouring taps", default=(1,))
+    pad: InitVar[Sequence[int] | str | int | None] = problem_shorthand(
+        "as left_pad", "left_pad and right_pad at once", default=None
+    )
+    left_pad: Extents = problem_field(_PADS, "zeros before the input", default=(0,))
+    right_pad: Extents = problem_field(_PADS, "zeros after the input", default=(0,))
+    dtype: InitVar[str | None] = declare_types()
+    dtype_a: str = declare_type("A of the implicit GEMM")
+    dtype_b: str = declare_type("B")
+    dtype_c: str = declare_type("C")
+    k_batch: int = problem_field(_SIZE, "parts that a weight gradient's sum is split into", default=1)
 
     def __post_init__(self, pad: Sequence[int] | str | int | None, dtype: str | None) -> None:
-        choose("direction", self.direction, DIRECTIONS)
-        types = fill_problem_types(dtype, dtype_a=self.dtype_a, dtype_b=self.dtype_b, dtype_c=self.dtype_c)
-        for name, value in types.items():
-            object.__setattr__(self, name, value)
-        for name in ("n", "g", "c", "k", "k_batch"):
-            check_count(name, getattr(self, name), 1)
-        self._read_extents(pad)
+        set_problem_types(self, dtype)
+        if pad is not None:
+            if self.left_pad != (0,) or self.right_pad != (0,):
+                raise InvalidValueError("pad stands for left_pad and right_pad: give either pad or both of those")
+            self.__dict__.update(left_pad=pad, right_pad=pad)
+        super().__post_init__()
+
+    def check_values(self) -> None:
         for name in ("c", "k"):
             if getattr(self, name) % self.g:
                 raise InvalidValueError(
                     f"{name} = {getattr(self, name)} channels cannot be divided among g = {self.g} groups: it must be "
                     "a multiple"
                 )
-
-    def _read_extents(self, pad: Sequence[int] | str | int | None) -> None:
-        if pad is not None:
-            if self.left_pad != (0,) or self.right_pad != (0,):
-                raise InvalidValueError("pad stands for left_pad and right_pad: give either pad or both of those")
-            object.__setattr__(self, "left_pad", pad)
-            object.__setattr__(self, "right_pad", pad)
-        ndim = None
-        for name, least in _EXTENTS:
-            value = read_extents(name, getattr(self, name), least, ndim)
-            object.__setattr__(self, name, value)
-            ndim = len(value)
         if self.ndim not in LAYOUTS:
             raise InvalidValueError(
                 f"input_size has {self.ndim} dimensions, a convolution has {', '.join(map(str, LAYOUTS))}"
             )
+        for name in ("filter_size", "stride", "dilation", "left_pad", "right_pad"):
+            self.__dict__[name] = repeat_extent(name, getattr(self, name), self.ndim)
         for i, size in enumerate(self.output_size):
             if size < 1:
                 raise InvalidValueError(
@@ -131,14 +135,3 @@ class Problem:
         """The minimum of memory traffic: both operands are read once, the result is written once."""
         sizes = zip(self.count_elements(self.n), (self.dtype_a, self.dtype_b, self.dtype_c), strict=True)
         return sum(count * dtype_named(name).bits for count, name in sizes) // 8
-
-
-# Extents in reading order, with their minimum. The first determines the number of dimensions.
-_EXTENTS = (
-    ("input_size", 1),
-    ("filter_size", 1),
-    ("stride", 1),
-    ("dilation", 1),
-    ("left_pad", 0),
-    ("right_pad", 0),
-)
