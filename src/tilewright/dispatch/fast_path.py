@@ -157,13 +157,14 @@ def _write_source(
     elsewhere = "hip.forked or get_device(place) or cell[0] != index" if several else "hip.forked"
     back = "return otherwise(tensors, out, stream, device, kernel, pad, prepared)"
     memory = all_[tensors:]
+    taken = f"{own[-1]} = out" if outputs == 1 else f"{_join_items(own[inputs:])} = out if type(out) is tuple else ()"
     return "\n".join(
         [
             "def launch(tensors, out, stream, device, kernel, pad, prepared):",
             " global last",
             " try:",
             f"  {_join_items(own[:inputs])} = tensors",
-            f"  {own[-1]} = out" if outputs == 1 else f"  {_join_items(own[inputs:])} = out if type(out) is tuple else ()",
+            f"  {taken}",
             f"  known = {forms} and device is device_ and kernel is kernel_ and pad is pad_ and prepared is prepared_",
             " except (AttributeError, ValueError):",
             "  known = False",
