@@ -66,11 +66,11 @@ def _find_marks(content: bytes, marks: Sequence[int]) -> Iterable[tuple[int, int
 
 
 class _DeviceCells(threading.local):
-    """Each thread's variable for the index of its current device: a reference to it, and a view to read it."""
+    """Each thread's variable for the index of its current device, and a reference to it."""
 
     def __init__(self) -> None:
-        cell = (ctypes.c_int * 1)(-1)
-        self.pair = (ctypes.byref(cell), memoryview(cell).cast("B").cast("i"))
+        cell = ctypes.c_int(-1)
+        self.pair = (ctypes.byref(cell), cell)
 
 
 _cells = _DeviceCells()
@@ -84,116 +84,116 @@ def make_fast_path(
     options: tuple[Any, Any, Any, Any],
     otherwise: FastPath,
 ) -> FastPath | None:
-    """The fast path for tensors of these specs (the outputs last) and exactly these options. Other calls go to
-    `otherwise`.
+    """The fast path for tensors of these specs, of which the last `outputs` are outputs, and exactly these options.
+    Other calls go to `otherwise`.
 
     So do tensors whose spans overlap: `otherwise` checks whether they share elements. Returns None if the arguments of
     a kernel depend on addresses in other ways than by containing them.
     """
     kernels = call.route_addresses(len(forms))
-    templates = [make_argument_template(kernel.make_arguments, len(route)) for kernel, route in kernels]
-    device, hip = call.device, call.device.load_hip()
+    hip = call.device.load_hip()
+    # Global variables of the generated function: they are faster than attributes, and a call does not copy them.
     values = {
         "otherwise": otherwise,
         "get_stream_handle": get_stream_handle,
         "get_memory": call.get_memory,
         "hip": hip,
-        "make_current": device.make_current,
+        "make_current": call.device.make_current,
         "get_device": hip.make_device_reader(),
         "cells": _cells,
-        "index": device.index,
+        "index": call.device.index,
         **{f"form{index}": form for index, form in enumerate(forms)},
         **dict(zip(("device_", "kernel_", "pad_", "prepared_"), options, strict=True)),
     }
-    packed = []
-    for number, ((kernel, route), template) in enumerate(zip(kernels, templates, strict=True)):
-        if template is None:
-            return None
-        names = []
-        for place, part in enumerate(template.parts):
-            if isinstance(part, int):
-                names.append(f"a{route[part]}")
-            else:
-                names.append(f"part{number}_{place}")
-                values[names[-1]] = part
-        packed.append(", ".join(names))
-        values |= {f"pack{number}": template.pack, f"run{number}": kernel.functions.run, f"fail{number}": kernel.fail}
     for number, pair in enumerate(pairs):
         values |= {f"least{number}": pair.least, f"most{number}": pair.most}
+    structs = []
+    for number, (kernel, route) in enumerate(kernels):
+        template = make_argument_template(kernel.make_arguments, len(route))
+        if template is None:
+            return None
+        names = [f"a{route[p]}" if isinstance(p, int) else f"part{number}_{i}" for i, p in enumerate(template.parts)]
+        structs.append(f"pack{number}({', '.join(names)})")
+        values |= {name: part for name, part in zip(names, template.parts, strict=True) if isinstance(part, bytes)}
+        run = kernel.functions.run
+        values |= {f"pack{number}": template.pack, f"fail{number}": kernel.fail}
+        values |= {f"run{number}": run, f"run_default{number}": _bind_default_stream(run)}
     addresses = max(len(forms), *(1 + index for _, route in kernels for index in route))
     values["last"] = (None,) * (addresses + len(kernels))
-    source = _write_source(len(forms), outputs, addresses, pairs, packed, several=hip.count() > 1)
+    source = _write_source(len(forms), outputs, addresses, pairs, structs, several=hip.count() > 1)
     exec(_compile_source(source), values)
     launch: FastPath = values["launch"]
     return launch
 
 
+def _bind_default_stream(run: Any) -> Any:
+    """A kernel's C function for launches in the default stream, without types: ctypes converts bytes and None faster by
+    itself. It would cut off a stream's handle."""
+    if not isinstance(run, ctypes._CFuncPtr):  # in the emulator's process
+        return run
+    return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.cast(run, ctypes.c_void_p).value)
+
+
 @functools.lru_cache(maxsize=256)
 def _compile_source(source: str) -> CodeType:
-    """Problems of one op mostly share their source, and compiling takes longer than the rest of the first call."""
+    """Problems of one op mostly share their source, and compiling takes longer than the rest of `make_fast_path`."""
     return compile(source, "<fast path of tilewright.dispatch>", "exec")
 
 
 def _write_source(
-    tensors: int, outputs: int, addresses: int, pairs: Sequence[DisjointPair], packed: Sequence[str], *, several: bool
+    tensors: int, outputs: int, addresses: int, pairs: Sequence[DisjointPair], structs: Sequence[str], *, several: bool
 ) -> str:
-    """The source of a fast path. The tensors are t0, t1 …; their addresses and those of the plan's memory a0, a1 …
+    """The source of a fast path. The tensors are t0, t1 …; the addresses a0, a1 … are theirs, then those of the plan's
+    memory. `structs` has the expression of each kernel's argument struct.
 
-    `last` has the addresses and structs of the last launch. The same address objects need no second comparison of
-    spans and no second struct; they are compared by identity, which is faster than by value and keeps no tensor alive.
-    It is one tuple, so that threads never see a part of another launch.
+    `last` has the addresses and structs of the last launch. The same addresses need no second check of overlaps and no
+    second struct. They are compared by identity: that is faster than by value, and keeps no tensor alive. `last` is
+    one tuple, so a thread never uses a part of another thread's launch.
 
-    `packed` has the parts of each kernel's struct. With `several` devices in the process, the thread's current device
-    is compared: launches go there.
+    Launches go to the thread's current device. With one device in the process it need not be checked.
     """
-    inputs = tensors - outputs
-    own = [f"t{index}" for index in range(tensors)]
-    all_, old = _name_items("a", addresses), _name_items("b", addresses)
-    structs = _name_items("args", len(packed))
-    forms = " and ".join(f"{name}.form is form{index}" for index, name in enumerate(own))
+    views = [f"t{index}" for index in range(tensors)]
+    given, results = views[:-outputs], views[-outputs:]
+    now, before = ([f"{letter}{index}" for index in range(addresses)] for letter in "ab")
+    args = [f"args{number}" for number in range(len(structs))]
+    forms = " and ".join(f"t{index}.form is form{index}" for index in range(tensors))
+    same = " and ".join(f"{new} is {old}" for new, old in zip(now, before, strict=True))
     overlaps = " or ".join(f"least{n} < a{pair.output} - a{pair.other} < most{n}" for n, pair in enumerate(pairs))
-    same = " and ".join(f"{new} is {before}" for new, before in zip(all_, old, strict=True))
-    calls = [f"if status := run{n}({args}, stream): fail{n}(status)" for n, args in enumerate(structs)]
-    elsewhere = "hip.forked or get_device(place) or cell[0] != index" if several else "hip.forked"
-    back = "return otherwise(tensors, out, stream, device, kernel, pad, prepared)"
-    memory = all_[tensors:]
-    taken = f"{own[-1]} = out" if outputs == 1 else f"{_join_items(own[inputs:])} = out if type(out) is tuple else ()"
-    return "\n".join(
-        [
-            "def launch(tensors, out, stream, device, kernel, pad, prepared):",
-            " global last",
-            " try:",
-            f"  {_join_items(own[:inputs])} = tensors",
-            f"  {taken}",
-            f"  known = {forms} and device is device_ and kernel is kernel_ and pad is pad_ and prepared is prepared_",
-            " except (AttributeError, ValueError):",
-            "  known = False",
-            " if not known:",
-            f"  {back}",
-            " if stream is not None and type(stream) is not int:",
-            "  stream = get_stream_handle(stream)",
-            *(f" a{index} = {name}.address" for index, name in enumerate(own)),
-            *([f" {_join_items(memory)} = get_memory(stream or 0)"] if memory else []),
-            f" {_join_items([*old, *structs])} = last",
-            f" if not ({same}):",
-            *([f"  if {overlaps}:", f"   {back}"] if overlaps else []),
-            *(f"  {args} = pack{n}({parts})" for n, (args, parts) in enumerate(zip(structs, packed, strict=True))),
-            f"  last = {_join_items([*all_, *structs])}",
-            *([" place, cell = cells.pair"] if several else []),
-            f" if {elsewhere}:",
-            "  with make_current():",
-            *(f"   {line}" for line in calls),
-            " else:",
-            *(f"  {line}" for line in calls),
-            " return out",
-        ]
-    )
+    runs = [
+        f"if status := (run_default{n} if stream is None else run{n})({each}, stream): fail{n}(status)"
+        for n, each in enumerate(args)
+    ]
+    leave = "return otherwise(tensors, out, stream, device, kernel, pad, prepared)"
+    lines = [
+        "def launch(tensors, out, stream, device, kernel, pad, prepared):",
+        " global last",
+        " try:",
+        f"  {_join(given)} = tensors",
+        # An empty tuple cannot be unpacked, so that any other object goes to `otherwise`.
+        f"  {_join(results)} = out if type(out) is tuple else ()" if outputs > 1 else f"  {results[0]} = out",
+        f"  known = {forms} and device is device_ and kernel is kernel_ and pad is pad_ and prepared is prepared_",
+        " except (AttributeError, ValueError):",
+        "  known = False",
+        f" if not known: {leave}",
+        " if stream is not None and type(stream) is not int: stream = get_stream_handle(stream)",
+        *(f" a{index} = t{index}.address" for index in range(tensors)),
+        f" {_join(now[tensors:])} = get_memory(stream or 0)" if addresses > tensors else "",
+        f" {_join([*before, *args])} = last",
+        f" if not ({same}):",
+        f"  if {overlaps}: {leave}" if overlaps else "",
+        *(f"  {each} = {made}" for each, made in zip(args, structs, strict=True)),
+        f"  last = {_join([*now, *args])}",
+        " cell, current = cells.pair" if several else "",
+        " if hip.forked or get_device(cell) or current.value != index:" if several else " if hip.forked:",
+        "  with make_current():",
+        *(f"   {line}" for line in runs),
+        " else:",
+        *(f"  {line}" for line in runs),
+        " return out",
+    ]
+    return "\n".join(lines)
 
 
-def _name_items(letter: str, count: int) -> list[str]:
-    return [f"{letter}{index}" for index in range(count)]
-
-
-def _join_items(names: Sequence[str]) -> str:
-    """A tuple of names, also of one."""
-    return ", ".join(names) + ","
+def _join(names: Sequence[str]) -> str:
+    """The source of a tuple of names."""
+    return f"({', '.join(names)}{',' if names else ''})"

@@ -100,7 +100,7 @@ class ForwardedHip(Hip):
 
     def make_device_reader(self) -> Callable[[Any], int]:
         def read(place: Any) -> int:
-            place._obj[0] = _thread.device
+            place._obj.value = _thread.device
             return 0
 
         return read
