@@ -71,6 +71,27 @@ def test_64_threads_with_host_arrays_and_a_workspace(registry: tw.Registry, devi
     assert together(work) == [True] * THREADS
 
 
+def test_64_threads_with_device_tensors_and_a_workspace(registry: tw.Registry, device: tw.Device) -> None:
+    """On the fast path, which all of them share: each launch has its own tensors and its thread's workspace."""
+    problem, needy = find_op("scale").problem_type(64), registry.find(scratch=256).kernels[0]
+
+    def work(number: int) -> bool:
+        x, y = (tw.view_on(device.allocate(256), (64,), "fp32") for _ in range(2))
+        values = np.arange(64, dtype=np.float32) + 100 * number
+        x.owner.copy_from(values)
+        found = np.empty(64, np.float32)
+        for _ in range(3):
+            y.owner.fill(0)
+            registry.run(problem, x, out=y, kernel=needy)
+            y.owner.copy_to(found)
+            if not np.array_equal(found, 11 * values):
+                return False
+        return True
+
+    assert together(work) == [True] * THREADS
+    assert id(problem) in registry._fast_paths
+
+
 def test_64_threads_make_one_plan(registry: tw.Registry, device: tw.Device) -> None:
     problem = find_op("scale").problem_type(77)
     plans = together(lambda _: registry.plan(problem, device))
