@@ -5,13 +5,13 @@
     tools/compare_versions.py record SRC INPUTS OUT [--scale 0.05]           record the results of the sources in SRC
     tools/compare_versions.py compare A B [--inputs INPUTS] [--expect PATTERN …]
 
-The inputs of each op: 60,000 configs, 1,000 spaces, 150 kernels to render, 1,500 legal configs for LDS, instructions
+The inputs of each op: 60,000 configs, 1,000 spaces, 300 kernels to render, 1,500 legal configs for LDS, instructions
 and model inputs, 300 of them for trials, 2,000 pairs of config and problem for fit rules, tensors, C arguments,
 estimates and stages, and 600 invalid configs and problems for errors. `tools/version_inputs.py` draws them, and
 `tools/version_records.py` records the results; both run in a process of their own, with the sources of one version.
 
-A difference has a path, such as "configs P304 message" or "kernels files gemm_abi.h". `--expect` takes a pattern of
-paths with `*`; differences that match are counted and do not fail the comparison.
+A difference has a path, such as "configs P304 message" or "kernels files tilewright_gemm.h". `--expect` takes a pattern
+of paths with `*`; differences that match are counted and do not fail the comparison.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 EARLIER = "994ed54"  # the last commit before ops were restructured into kinds
-SHOWN = 6  # differences that are shown in full for each section
+SHOWN = 8  # inputs of each section whose differences are shown, each with a path that the earlier ones do not have
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Section:
     expected: int = 0
     different: int = 0
     paths: Counter[str] = field(default_factory=Counter)
-    shown: list[str] = field(default_factory=list)
+    shown: dict[str, list[str]] = field(default_factory=dict)  # name of the input → lines
 
 
 def start_python(script: str, sources: Path, *arguments: str) -> None:
@@ -85,7 +85,7 @@ def compare(first: Path, second: Path, inputs: Path | None, expected: Sequence[s
             section.different += 1
             section.paths[f"{kind} only in {first if name in first_results else second}"] += 1
     print_sections(sections)
-    print_inputs(sections, inputs)
+    print_differences(sections, inputs)
     return not any(section.different for section in sections.values())
 
 
@@ -109,10 +109,10 @@ def add_result(section: Section, name: str, one: str, other: str, expected: Sequ
         section.expected += 1
         return
     section.different += 1
+    fresh = [each for each in unexpected if each[0] not in section.paths]
     section.paths.update({path for path, _, _ in unexpected})
-    if len(section.shown) < SHOWN:
-        lines = [f"    {path}\n      - {before}\n      + {after}" for path, before, after in unexpected[:4]]
-        section.shown.append("\n".join([f"  {name}", *lines]))
+    if fresh and len(section.shown) < SHOWN:
+        section.shown[name] = [f"    {path}\n      - {before}\n      + {after}" for path, before, after in fresh[:4]]
 
 
 def find_differences(path: str, one: Any, other: Any) -> Iterator[tuple[str, str, str]]:
@@ -145,21 +145,20 @@ def print_sections(sections: dict[str, Section]) -> None:
         print(f"{name:<{width}}  {section.equal:>7,} equal{note}, {section.different:,} different")
         for path, count in section.paths.most_common(20):
             print(f"{'':<{width}}    {count:>7,} × {path}")
-    for section in sections.values():
-        for text in section.shown:
-            print(text)
 
 
-def print_inputs(sections: dict[str, Section], inputs: Path | None) -> None:
-    """Print the inputs of the differences that were shown."""
-    names = [text.split("\n", 1)[0].split() for section in sections.values() for text in section.shown]
-    if inputs is None or not names:
-        return
-    with gzip.open(inputs, "rt", encoding="utf-8") as file:
-        ops = json.load(file)["ops"]
-    for op, section, place in names:
-        if section in ops[op]:
-            print(f"  {op} {section} {place}: {json.dumps(ops[op][section][int(place)])}")
+def print_differences(sections: dict[str, Section], inputs: Path | None) -> None:
+    """Print some differences in full, with their inputs if the file of inputs is given."""
+    shown = {name: lines for section in sections.values() for name, lines in section.shown.items()}
+    if inputs is not None and shown:
+        with gzip.open(inputs, "rt", encoding="utf-8") as file:
+            ops = json.load(file)["ops"]
+    for name, lines in shown.items():
+        op, section, place = name.split()
+        print(f"\n  {name}")
+        if inputs is not None and section in ops[op]:
+            print(f"    {json.dumps(ops[op][section][int(place)])}")
+        print("\n".join(lines))
 
 
 def compare_against(revision: str, folder: Path | None, scale: float, expected: Sequence[str]) -> bool:

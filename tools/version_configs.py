@@ -29,7 +29,7 @@ LEGAL_SHARE, RANDOM_SHARE = 0.35, 0.05
 MOST_VIOLATIONS = 5
 BASES = 300  # legal configs of each GPU, drawn from all strata; the others are changes of these
 TARGETED = 60  # configs that are drawn to violate a given rule
-MOST_COMBINATIONS = 60_000  # of a space, so that it can be counted in well under a second
+FEWEST_COMBINATIONS, MOST_COMBINATIONS = 20, 3_000_000  # of a space, so that it can be counted in a second
 # Values of shorthands, by op.
 SHORTHANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "gemm": {"dtype": ("fp16", "bf16", "fp8", "bf8", "int8", "fp8*bf8", "fp32")},
@@ -72,9 +72,12 @@ class Sampler:
 
     def _draw_bases(self, gpu: str) -> list[Values]:
         arch = archs.load(gpu)
-        strata = list_strata(self.op, arch)
-        self.rng.shuffle(strata)
-        drawn = (draw_legal(self.op, arch, self.rng, fixed) for fixed in itertools.cycle(strata))
+        kinds: dict[Any, list[Values]] = {}
+        for fixed in sorted(list_strata(self.op, arch), key=lambda _: self.rng.random()):
+            kinds.setdefault(tuple(fixed[name] for name in self.op.kinds), []).append(fixed)
+        # One stratum of each kind after the other, since some kinds have far more strata than others.
+        order = [fixed for each in itertools.zip_longest(*kinds.values()) for fixed in each if fixed]
+        drawn = (draw_legal(self.op, arch, self.rng, fixed) for fixed in itertools.cycle(order))
         return [dump_values(config) for config in itertools.islice(filter(None, drawn), BASES)]
 
     def judge(self, gpu: str, values: Values) -> list[str] | None:
@@ -182,7 +185,7 @@ class Sampler:
         declared = dict(self.rng.choice(self.legal[gpu]))
         self._declare_shorthands(declared)
         fixed = [name for name in self.fields if name in declared or not self.fields[name].required]
-        for name in self.rng.sample(fixed, self.rng.randint(1, 6)):
+        for name in self.rng.sample(fixed, self.rng.randint(2, 10)):
             way = self.rng.random()
             if way < 0.35 and self.op.list_candidates(name, archs.load(gpu)):
                 declared[name] = "*"
@@ -216,6 +219,6 @@ class Sampler:
                 raw = Space(self.op, declared).count_raw(gpu)
             except TilewrightError:  # a value that a field does not accept, or a field that a shorthand stands for
                 continue
-            if 1 < raw <= MOST_COMBINATIONS:
+            if FEWEST_COMBINATIONS <= raw <= MOST_COMBINATIONS:
                 rows.append([gpu, declared])
         return rows

@@ -13,7 +13,6 @@ import gzip
 import hashlib
 import json
 import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
 from version_configs import TARGETED, Row, Sampler, Values, dump_values, to_json
 
-SPACES, KERNELS, FACTS, TRIALS, PAIRS, INVALID = 1000, 150, 1500, 300, 2000, 300
+SPACES, KERNELS, FACTS, TRIALS, PAIRS, INVALID = 1000, 300, 1500, 300, 2000, 300
 # Sizes for problems: 1, primes, around powers of two, and around the limits of 31 and 32 bits.
 SIZES = (1, 2, 3, 7, 8, 16, 17, 31, 32, 64, 96, 100, 127, 128, 129, 255, 256, 1000, 1024, 4096, 8191, 65536, 2**20)
 HUGE = (2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40)
@@ -98,11 +97,13 @@ class ProblemSampler:
         found = [(gpu, dump_values(self.op.make_example(bad)), json.loads(dump_problem(example)))]
         for _ in range(number * 20):
             _, values, problem = self.rng.choice(found)
-            if self.rng.random() < 0.4:
-                values = self.configs.change(gpu, values, 1)
-            else:
+            if self.rng.random() < 0.7:
                 problem = self.change(problem)
-            if self.configs.judge(gpu, values) == [] and code in (self._judge(gpu, values, problem) or ()):
+            else:
+                values = self.configs.change(gpu, values, 1)
+                if self.configs.judge(gpu, values) != []:
+                    continue
+            if code in (self._judge(gpu, values, problem) or ()):
                 found.append((gpu, values, problem))
             if len(found) == number:
                 break
@@ -166,4 +167,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,7 +13,6 @@ import argparse
 import gzip
 import hashlib
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -172,8 +171,7 @@ def describe_rules(op: Any, kernels: list[Json]) -> dict[str, Json]:
 
 
 def record(inputs: Mapping[str, Any], scale: float) -> Iterator[tuple[str, Json]]:
-    """The name and the result of each input; of every n-th one only if the scale is 1/n."""
-    step = round(1 / scale)
+    """The name and the result of each input; of every n-th one only if the scale is 1/n, but of about 100 at least."""
     for name, sections in inputs["ops"].items():
         op = find_op(name)
         for code, texts in describe_rules(op, sections["kernels"]).items():
@@ -181,6 +179,7 @@ def record(inputs: Mapping[str, Any], scale: float) -> Iterator[tuple[str, Json]
         for section, compute in SECTIONS.items():
             start = time.perf_counter()
             failed, number = 0, 0
+            step = min(round(1 / scale), max(1, len(sections[section]) // 100))
             for place in range(0, len(sections[section]), step):
                 gpu, *arguments = sections[section][place]
                 result = _guard(lambda: compute(op, gpu, *arguments))  # noqa: B023  (called at once)
@@ -214,4 +213,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
