@@ -89,20 +89,31 @@ class Rule:
         *,
         reads: Sequence[str] | None = None,
         when: Mapping[str, object] | None = None,
+        report: Callable[[Rejection, int], Rejection] | None = None,
         **changes: Any,
     ) -> Rule:
-        """This rule for other configs, which it sees through `view`. It does not apply where the view is None.
+        """This rule for other configs, each of which it sees through `view`: as a config, as a list of configs, or as
+        None, where it does not apply.
 
-        `reads` are fields of the other configs, by default those of this rule. A rejection that names another field,
-        one of the view, loses its field and its nearest value. `changes` replace other attributes, such as examples.
+        `reads` are fields of the other configs, by default those of this rule. `report(rejection, number)` rewrites a
+        rejection of the config with this number in the list. By default, a rejection that names another field, one of
+        the view, loses its field and its nearest value. `changes` replace other attributes, such as examples.
         """
         limits = _normalize_limits(when)
         fields = _merge_names(limits, self.reads if reads is None else reads)
 
+        def report_known_field(fault: Rejection, _: int) -> Rejection:
+            return fault if fault.field in fields else Rejection(fault.message)
+
+        rewrite = report or report_known_field
+
         def check(config: object, *others: object) -> Rejection | None:
             seen = view(config)
-            fault = None if seen is None else self.check(seen, *others)
-            return fault if fault is None or fault.field in fields else Rejection(fault.message)
+            for number, each in enumerate(seen if isinstance(seen, list) else [seen]):
+                fault = None if each is None else self.check(each, *others)
+                if fault is not None:
+                    return rewrite(fault, number)
+            return None
 
         return dataclasses.replace(self, reads=fields, check=_limit_check(check, limits), when=limits, **changes)
 

@@ -1,4 +1,4 @@
-"""One-line forms of frequent rules: a number divides another, fields have given values, or one of several values.
+"""One-line forms of frequent rules, and groups of rules with limits and examples in common.
 
 Each form makes a `Rule` with the same parts as the decorator `rule`: `why` and `fix` are its documentation, and `when`
 limits it. Numbers come from `numbers(config)`, a mapping; an empty one means that the rule does not apply, such as for
@@ -8,12 +8,58 @@ a block whose length is wrong, which is another rule's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.rule import Enforcer, Rejection, Rule, make_rule
+from tilewright.ops.rule import Check, Enforcer, Rejection, Rule, make_rule, rule
 
 Numbers = Callable[[Any], Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class RuleGroup:
+    """Rules of configs with the same values: `when` limits all of them, and their examples are changes of `example`,
+    on the GPU `arch`."""
+
+    when: Mapping[str, object] = field(default_factory=dict)
+    example: Mapping[str, Any] = field(default_factory=dict)
+    arch: str = "gfx942"
+
+    def rule(
+        self,
+        code: str,
+        slug: str,
+        enforced_by: Enforcer,
+        *,
+        bad: Mapping[str, Any],
+        good: Mapping[str, Any] | None = None,
+        reads: Sequence[str] = (),
+        when: Mapping[str, object] | None = None,
+        arch: str = "",
+    ) -> Callable[[Check], Rule]:
+        """Make a check function a rule of the group. It is limited by the group's values and by its own."""
+        return rule(
+            code,
+            slug,
+            reads=reads,
+            enforced_by=enforced_by,
+            good={**self.example, **(good or {})},
+            bad={**self.example, **bad},
+            arch=arch or self.arch,
+            when={**self.when, **(when or {})},
+        )
+
+
+class Overlay:
+    """A config that is seen with other values in some fields."""
+
+    def __init__(self, config: object, **values: object) -> None:
+        self._config = config
+        vars(self).update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name)
 
 
 class RuleParts(TypedDict, total=False):
@@ -32,6 +78,16 @@ def _split_texts(what: str, parts: RuleParts) -> dict[str, Any]:
     """The parts as arguments of `make_rule`."""
     rest: dict[str, Any] = dict(parts)
     return {"texts": (what, rest.pop("why"), rest.pop("fix")), **rest}
+
+
+def join_rules(code: str, slug: str, what: str, rules: Sequence[Rule], **parts: Unpack[RuleParts]) -> Rule:
+    """Several rules as one, whose rejection is that of the first one that rejects."""
+
+    def check(*subjects: object) -> Rejection | None:
+        return next((fault for each in rules if (fault := each.check(*subjects)) is not None), None)
+
+    reads = tuple(dict.fromkeys(name for each in rules for name in each.reads))
+    return make_rule(code, slug, check, reads=reads, **_split_texts(what, parts))
 
 
 def divides(
