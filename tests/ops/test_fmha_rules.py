@@ -12,7 +12,8 @@ from tilewright.ops import find_op
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha import kind, rules
 from tilewright.ops.fmha.families import FAMILIES, USED
-from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE, list_gemms
+from tilewright.ops.fmha.rules.all_kinds import list_gemms
+from tilewright.ops.fmha.rules.examples import GRADIENT
 from tilewright.ops.rule import find_violations
 
 FMHA = find_op("fmha")
@@ -43,7 +44,7 @@ def test_unused_fields_are_those_of_other_families() -> None:
 
 
 def test_gemms_of_gradients() -> None:
-    found = list_gemms(FMHA.make_example(DQ_DK_DV_EXAMPLE))
+    found = list_gemms(FMHA.make_example(GRADIENT))
     assert [str(gemm.block) for gemm in found] == ["32x128x64", "128x64x32", "32x128x64", "128x64x32", "32x64x32"]
     assert [str(gemm.waves) for gemm in found] == ["1x4x1", "4x1x1", "1x4x1", "4x1x1", "1x4x1"]
 

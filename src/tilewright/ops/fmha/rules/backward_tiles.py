@@ -8,42 +8,32 @@ the policy of trload.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DTYPES, get_tile
-from tilewright.ops.fmha.kind import find_kind
-from tilewright.ops.fmha.rules import backward
-from tilewright.ops.fmha.rules.all_families import DQ_DK_DV_EXAMPLE
-from tilewright.ops.rule import Rejection, rule
+from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, DTYPES
+from tilewright.ops.fmha.resources.backward import lds_bytes
+from tilewright.ops.fmha.rules.examples import CONVERT, DOT, GRADIENT, GRADIENT_DECODE
+from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
+from tilewright.ops.rule import Rejection
 
 _VECTOR, _WORD = 16, 4  # bytes of the widest load, and of the narrowest that is used
 _LDS_ROW = 128  # bytes in one row of all LDS banks: 32 of 4 bytes
 _ELEMENT = 2  # bytes of an element, which MakeXTLdsBlockDescriptor assumes for all types
 _ODD_STEP, _ODD_LANES, _ODD_PACK = 32, 16, 2  # heads that are not powers of two: elements, lanes, elements per lane
 _TRLOAD_ROW = 128  # bytes of a row that a wave copies to LDS at once
-_READS = ("family", "dtype", "pipeline", "block", "waves", "mma", "bias")
-_DOT = {"family": DOT_DO_O, "pipeline": DOT_DO_O, "block": (64, 64), "waves": (), "mma": (), "pad_k": False}
-_CONVERT = {**_DOT, "family": CONVERT_DQ, "pipeline": CONVERT_DQ, "block": (64, 64, 64, 64)}
+_GRADIENTS = TileRules({"family": DQ_DK_DV}, GRADIENT)
+_DECODE = TileRules({"family": DQ_DK_DV, "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
 
 
-def _get_usable_tile(config: Config) -> dict[str, int]:
-    """Return the tile; empty if it, the waves or the mma contain a 0."""
-    tile = backward.get_gradient_tile(config)
-    return tile if tile and min(*config.block, *config.waves, *config.mma) > 0 else {}
-
-
-@rule(
-    "P475",
-    "tile-not-shared",
-    reads=_READS,
-    enforced_by="compiler",
-    good=DQ_DK_DV_EXAMPLE,
-    bad={**DQ_DK_DV_EXAMPLE, "block": (48, 128, 64, 48, 64, 48, 32, 64, 64)},
+@_GRADIENTS.tile_rule(
+    *("P475", "tile-not-shared", "compiler", ("dtype", "pipeline", "waves", "mma", "bias")),
+    bad={"block": (48, 128, 64, 48, 64, 48, 32, 64, 64)},
 )
-def check_tile_sharing(config: Config, arch: Arch) -> Rejection | None:
+def check_tile_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The threads must share each tile evenly: queries, keys, values, the output gradient and the bias.
 
     Why: CK Tile gives each thread the same number of vectors of a tile, plain and transposed, and requires divisions
@@ -52,23 +42,21 @@ def check_tile_sharing(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use powers of two for m0, n0 and the head sizes, and fewer waves for small tiles.
     """
-    if not _get_usable_tile(config):
-        return None
-    trload = config.pipeline.startswith("trload")
-    fault = (check_trload_tiles if trload else check_gradient_tiles)(config, arch)
+    waves = config.waves[0] * config.waves[1] * config.waves[2]
+    size = find_dtype(DTYPES[config.dtype].qkv).storage_bytes
+    threads = TileThreads(waves, arch.wave_size, size, config.mma[0])
+    if config.pipeline.startswith("trload"):
+        fault = _check_trload_tiles(threads, tile)
+    else:
+        fault = _check_gradient_tiles(threads, tile, has_bias=config.bias == "elementwise")
     return Rejection(fault, "block") if fault else None
 
 
-@rule(
-    "P476",
-    "scores-beyond-lds",
-    reads=_READS,
-    enforced_by="compiler",
-    good=backward.DECODE,
-    bad={**backward.DECODE, "block": (32, 256, 64, 32, 64, 32, 32, 64, 64)},
-    arch="gfx950",
+@_DECODE.tile_rule(
+    *("P476", "scores-beyond-lds", "compiler", ("dtype", "waves", "mma", "bias")),
+    bad={"block": (32, 256, 64, 32, 64, 32, 32, 64, 64)},
 )
-def check_score_lds(config: Config, arch: Arch) -> Rejection | None:
+def check_score_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """With trload_qr_qtr_dor the keys, values and scores of a tile must fit into the LDS that CK Tile allocates.
 
     Why: the pipeline stores scores after keys and values, but GetSmemSize only counts them after queries and gradients.
@@ -76,65 +64,46 @@ def check_score_lds(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use an n0 of at most twice m0.
     """
-    tile = _get_usable_tile(config)
-    if not tile or config.pipeline != backward.WHOLE_HEAD:
-        return None
     types = DTYPES[config.dtype]
-    rows = tile["n0"] * (tile["hdim_q"] + tile["hdim_v"]) * find_dtype(types.qkv).storage_bytes
-    used = rows + tile["m0"] * tile["n0"] * find_dtype(types.p).storage_bytes
-    allocated = find_kind(config).lds_bytes(config, arch)
+    rows = tile.n0 * (tile.hdim_q + tile.hdim_v) * find_dtype(types.qkv).storage_bytes
+    used = rows + tile.m0 * tile.n0 * find_dtype(types.p).storage_bytes
+    allocated = lds_bytes(config, arch)
     if used <= allocated:
         return None
     return Rejection(f"scores end at {used:,} bytes of LDS, but {allocated:,} are allocated", "block")
 
 
-@rule(
-    "P477",
-    "rows-not-shared",
-    reads=("family", "dtype", "block"),
-    enforced_by="compiler",
-    good=_DOT,
-    bad={**_DOT, "block": (96, 64)},
+@TileRules({"family": DOT_DO_O}, DOT).tile_rule(
+    *("P477", "rows-not-shared", "compiler", ("dtype",)), bad={"block": (96, 64)}
 )
-def check_dot_rows(config: Config, arch: Arch) -> Rejection | None:
+def check_dot_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
     Why: each thread loads one row in vectors of 16 bytes (MakePreXDramTileDistribution).
 
     Fix: use a multiple of the wave size for threads, and a multiple of 8 for hdim_v.
     """
-    tile = get_tile(config)
-    if config.family != DOT_DO_O or not tile:
-        return None
-    if tile["threads"] % arch.wave_size or not tile["threads"]:
-        return Rejection(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
+    if tile.threads % arch.wave_size:
+        return Rejection(f"{tile.threads} threads are not a multiple of the wave's {arch.wave_size}", "block")
     vector = _VECTOR // find_dtype(DTYPES[config.dtype].o).storage_bytes
-    if tile["hdim_v"] % vector or not tile["hdim_v"]:
-        return Rejection(f"hdim_v = {tile['hdim_v']} is not a multiple of {vector}", "block")
+    if tile.hdim_v % vector:
+        return Rejection(f"hdim_v = {tile.hdim_v} is not a multiple of {vector}", "block")
     return None
 
 
-@rule(
-    "P478",
-    "sums-not-shared",
-    reads=("family", "block"),
-    enforced_by="compiler",
-    good=_CONVERT,
-    bad={**_CONVERT, "block": (256, 8, 64, 64)},
+@TileRules({"family": CONVERT_DQ}, CONVERT).tile_rule(
+    "P478", "sums-not-shared", "compiler", bad={"block": (256, 8, 64, 64)}
 )
-def check_convert_rows(config: Config, arch: Arch) -> Rejection | None:
+def check_convert_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 
     Why: lanes load vectors of 4 sums (MakePostQGradDramTileDistribution).
 
     Fix: use a larger m0, or fewer threads.
     """
-    tile = get_tile(config)
-    if config.family != CONVERT_DQ or not tile or min(config.block) < 1:
-        return None
-    if tile["threads"] % arch.wave_size:
-        return Rejection(f"{tile['threads']} threads are not a multiple of the wave's {arch.wave_size}", "block")
-    fault = check_convert_tile(config, arch)
+    if tile.threads % arch.wave_size:
+        return Rejection(f"{tile.threads} threads are not a multiple of the wave's {arch.wave_size}", "block")
+    fault = _check_convert_tile(tile, arch.wave_size)
     return Rejection(fault, "block") if fault else None
 
 
@@ -152,38 +121,30 @@ class TileThreads:
         return self.waves * self.wave_size
 
 
-def get_threads(config: Config, arch: Arch) -> TileThreads:
-    """Return the threads of a dq_dk_dv kernel."""
-    waves = config.waves[0] * config.waves[1] * config.waves[2]
-    return TileThreads(waves, arch.wave_size, find_dtype(DTYPES[config.dtype].qkv).storage_bytes, config.mma[0])
-
-
-def check_gradient_tiles(config: Config, arch: Arch) -> str | None:
+def _check_gradient_tiles(threads: TileThreads, tile: Tile, *, has_bias: bool) -> str | None:
     """Check the tiles of pipelines that load through registers."""
-    tile, threads = get_tile(config), get_threads(config, arch)
-    m0, n0, hdim_q, hdim_v = (tile[name] for name in ("m0", "n0", "hdim_q", "hdim_v"))
+    m0, n0, hdim_q, hdim_v = tile.m0, tile.n0, tile.hdim_q, tile.hdim_v
     turned = [("queries", m0, hdim_q), ("output gradients", m0, hdim_v), ("keys", n0, hdim_q)]
-    if config.bias == "elementwise":
-        turned.append(("the bias", m0, n0))
-    for name, rows, columns in turned:
+    for name, rows, columns in (*turned, ("the bias", m0, n0)) if has_bias else turned:
         fault = _check_transposed_tile(threads, rows, columns, may_be_odd=name != "the bias")
         if fault:
             return f"{name}, {rows} x {columns}: {fault}"
     fault = _check_plain_tile(threads, n0, hdim_v)
-    return f"values, {n0} x {hdim_v}: {fault}" if fault else check_row_values(threads, m0)
+    if fault:
+        return f"values, {n0} x {hdim_v}: {fault}"
+    if threads.wave_size % m0 and m0 % threads.wave_size:  # LSE and d: MakeLSEDDramTileDistribution
+        return f"m0 = {m0} and a wave's {threads.wave_size} lanes do not divide each other"
+    return None
 
 
-def check_trload_tiles(config: Config, arch: Arch) -> str | None:
+def _check_trload_tiles(threads: TileThreads, tile: Tile) -> str | None:
     """Check the tiles of pipelines that copy to LDS asynchronously."""
-    tile, threads = get_tile(config), get_threads(config, arch)
-    m0, n0 = tile["m0"], tile["n0"]
-    for rows in (m0, n0):
-        for columns in (tile["hdim_q"], tile["hdim_v"]):
-            fault = _check_copied_tile(threads, rows, columns)
-            if fault:
-                return f"a tile of {rows} x {columns}: {fault}"
-    if threads.wave_size % m0:
-        return f"a wave's {threads.wave_size} lanes are not a multiple of m0 = {m0}"
+    for rows, columns in itertools.product((tile.m0, tile.n0), (tile.hdim_q, tile.hdim_v)):
+        fault = _check_copied_tile(threads, rows, columns)
+        if fault:
+            return f"a tile of {rows} x {columns}: {fault}"
+    if threads.wave_size % tile.m0:
+        return f"a wave's {threads.wave_size} lanes are not a multiple of m0 = {tile.m0}"
     return None
 
 
@@ -241,13 +202,6 @@ def _check_plain_tile(threads: TileThreads, rows: int, columns: int) -> str | No
     return f"the waves load {at_once} rows at once, which does not divide {rows}" if rows % at_once else None
 
 
-def check_row_values(threads: TileThreads, m0: int) -> str | None:
-    """Check LSE and d: MakeLSEDDramTileDistribution."""
-    if threads.wave_size % m0 and m0 % threads.wave_size:
-        return f"m0 = {m0} and a wave's {threads.wave_size} lanes do not divide each other"
-    return None
-
-
 def _check_copied_tile(threads: TileThreads, rows: int, columns: int) -> str | None:
     """Check a tile of trload: MakeXDramTileDistribution."""
     pieces, rest = divmod(columns * threads.size, _TRLOAD_ROW)
@@ -261,14 +215,13 @@ def _check_copied_tile(threads: TileThreads, rows: int, columns: int) -> str | N
     return f"the waves copy {at_once} rows at once, which does not divide {rows}" if rows % at_once else None
 
 
-def check_convert_tile(config: Config, arch: Arch) -> str | None:
+def _check_convert_tile(tile: Tile, wave_size: int) -> str | None:
     """Check the tile of convert_dq: MakePostQGradDramTileDistribution."""
-    tile = get_tile(config)
-    vectors, rest = divmod(tile["hdim_q"], _VECTOR // 4)  # of fp32
-    lanes = min(vectors, arch.wave_size)
-    if rest or not vectors or vectors % lanes or arch.wave_size % lanes:
-        return f"{arch.wave_size} lanes cannot share a row of {tile['hdim_q']} elements evenly"
-    at_once = tile["threads"] // arch.wave_size * (arch.wave_size // lanes)
-    if tile["m0"] % at_once:
-        return f"{tile['threads']} threads convert {at_once} rows at once, which does not divide m0 = {tile['m0']}"
+    vectors, rest = divmod(tile.hdim_q, _VECTOR // 4)  # of fp32
+    lanes = min(vectors, wave_size)
+    if rest or not vectors or vectors % lanes or wave_size % lanes:
+        return f"{wave_size} lanes cannot share a row of {tile.hdim_q} elements evenly"
+    at_once = tile.threads // wave_size * (wave_size // lanes)
+    if tile.m0 % at_once:
+        return f"{tile.threads} threads convert {at_once} rows at once, which does not divide m0 = {tile.m0}"
     return None

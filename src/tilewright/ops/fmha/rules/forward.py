@@ -1,4 +1,4 @@
-"""The pipelines of forward kernels: P401 to P410 and P481. File names are below ck_tile/ops/fmha/.
+"""The pipelines of forward kernels: P401 to P410, P480 and P481. File names are below ck_tile/ops/fmha/.
 
 Rules for their tiles are in forward_tiles, those for gfx950's own pipelines in forward_gfx950.
 """
@@ -6,34 +6,27 @@ Rules for their tiles are in forward_tiles, those for gfx950's own pipelines in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.families import BATCH_PREFILL, DTYPES, FORWARD
-from tilewright.ops.fmha.resources.forward import count_drawn_rows, get_dropout_room, v_pixels
-from tilewright.ops.fmha.rules import forward_tiles
-from tilewright.ops.fmha.rules.all_families import COMBINE_EXAMPLE
-from tilewright.ops.fmha.rules.forward_gfx950 import TRLOAD
-from tilewright.ops.rule import Rejection, rule
+from tilewright.ops.fmha.resources.forward import count_drawn_rows, get_dropout_room, get_sizes, v_pixels
+from tilewright.ops.fmha.rules.examples import ASYNC, COMBINED, MMA_16, TRLOAD
+from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
+from tilewright.ops.rule import Rejection
 
-# Tested on the emulated gfx942 with masks, bias, ALiBi and dropout. Seven other tiles were all wrong.
-_TILE: Mapping[str, Any] = {
-    "block": (64, 64, 16, 32, 16, 32),
-    "waves": (4, 1, 1, 4, 1, 1),
-    "mma": (16, 16, 16, 16, 16, 16),
-}
-_FORM: Mapping[str, Any] = {**_TILE, "soft_cap": False, "v_layout": "row"}
-_TYPES = ("fp16", "bf16")
+_FORWARD = TileRules({"family": FORWARD})
+_ASYNC = TileRules({"family": FORWARD, "pipeline": "qr_async"}, ASYNC)
+
+# The only tile that is correct; tested on the emulated gfx942 with masks, bias, ALiBi and dropout. Seven others were
+# wrong.
+_WHOLE_K_TILE = {"block": (64, 64, 16, 32, 16, 32), "waves": (4, 1, 1, 4, 1, 1), "mma": MMA_16}
+_WHOLE_K_FORM: Mapping[str, object] = {**_WHOLE_K_TILE, "soft_cap": False, "v_layout": "row"}
+_WHOLE_K = TileRules({"family": FORWARD, "pipeline": "qr_whole_k"}, {"pipeline": "qr_whole_k", **_WHOLE_K_TILE})
 
 
-@rule(
-    "P480",
-    "whole-k-form",
-    reads=("family", "pipeline", "dtype", *_FORM),
-    enforced_by="device",
-    good={"pipeline": "qr_whole_k", **_TILE},
-    bad={"pipeline": "qr_whole_k", **_TILE, "block": (64, 64, 32, 64, 32, 64)},
+@_WHOLE_K.rule(
+    *("P480", "whole-k-form", "device"), reads=("dtype", *_WHOLE_K_FORM), bad={"block": (64, 64, 32, 64, 32, 64)}
 )
 def check_whole_k_form(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_whole_k supports one tile, 16-bit types, v_layout row, no cap, and waves of 64 lanes.
@@ -43,33 +36,17 @@ def check_whole_k_form(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use the pipeline qr, or block 64x64x16x32x16x32 with 4 waves along m and mma 16x16x16.
     """
-    if config.family != FORWARD or config.pipeline != "qr_whole_k":
-        return None
-    for name, value in _FORM.items():
-        if getattr(config, name) != value:
-            return Rejection(
-                f"qr_whole_k is correct only with {name} = {value}, not {getattr(config, name)}", name, value
-            )
-    if config.dtype not in _TYPES or arch.wave_size != 64:
+    for name, wanted in _WHOLE_K_FORM.items():
+        if (value := getattr(config, name)) != wanted:
+            return Rejection(f"qr_whole_k is correct only with {name} = {wanted}, not {value}", name, wanted)
+    if config.dtype not in ("fp16", "bf16") or arch.wave_size != 64:
         return Rejection(f"qr_whole_k gives wrong results with {config.dtype} on {arch.name}", "pipeline", "qr")
     return None
 
 
-# An example: a kernel that copies keys to LDS asynchronously.
-ASYNC: Mapping[str, Any] = {"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_v": 8}
-# The features that these two pipelines lack, with the value that means "without".
-_ABSENT: Mapping[str, Any] = {
-    **{"bias": "none", "soft_cap": False, "dropout": False, "static_quant": False, "skip_min_seqlen_q": False},
-    **{"v_layout": "row"},
-}
-_SHORT_OF_FEATURES = ("qr_async_trload", "v3")
-
-
-@rule(
-    "P401",
-    "no-transposing-reads",
-    reads=("family", "pipeline"),
-    enforced_by="device",
+@_FORWARD.rule(
+    *("P401", "no-transposing-reads", "device"),
+    when={"pipeline": ("qr_async_trload", "v3")},
     good={"pipeline": "qr"},
     bad=TRLOAD,
 )
@@ -81,18 +58,16 @@ def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use the pipeline qr_async instead.
     """
-    if config.family != FORWARD or config.pipeline not in _SHORT_OF_FEATURES or arch.lds.transpose_read_bytes:
+    if arch.lds.transpose_read_bytes:
         return None
     return Rejection(f"{arch.name} has no transposing LDS reads, which {config.pipeline} needs", "pipeline", "qr")
 
 
-@rule(
-    "P402",
-    "no-async-copy",
-    reads=("family", "pipeline"),
-    enforced_by="compiler",
-    good={"pipeline": "qr", "mma": (16, 16, 16, 16, 16, 16)},
-    bad={**ASYNC, "mma": (16, 16, 16, 16, 16, 16)},
+@_FORWARD.rule(
+    *("P402", "no-async-copy", "compiler"),
+    when={"pipeline": "qr_async"},
+    good={"pipeline": "qr", "mma": MMA_16},
+    bad={**ASYNC, "mma": MMA_16},
     arch="gfx1201",
 )
 def check_async_copy(config: Config, arch: Arch) -> Rejection | None:
@@ -102,20 +77,12 @@ def check_async_copy(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use the pipeline qr instead.
     """
-    if config.family != FORWARD or config.pipeline != "qr_async" or arch.lds.async_copy_bytes:
+    if arch.lds.async_copy_bytes:
         return None
     return Rejection(f"{arch.name} has no asynchronous copies to LDS, which qr_async needs", "pipeline", "qr")
 
 
-@rule(
-    "P403",
-    "one-lane-layout",
-    reads=("family",),
-    enforced_by="compiler",
-    good=COMBINE_EXAMPLE,
-    bad={"mma": (16, 16, 16, 16, 16, 16)},
-    arch="gfx1100",
-)
+@_FORWARD.rule("P403", "one-lane-layout", "compiler", good=COMBINED, bad={"mma": MMA_16}, arch="gfx1100")
 def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
     """RDNA 3 does not support attention with these headers.
 
@@ -125,19 +92,12 @@ def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use another GPU for attention.
     """
-    if config.family != FORWARD or not arch.name.startswith("gfx11"):
+    if not arch.name.startswith("gfx11"):
         return None
     return Rejection(f"{arch.name} needs operands of matrix instructions in both halves of a wave", "family")
 
 
-@rule(
-    "P404",
-    "pads-missing",
-    reads=("family", "pipeline", "pad_q", "pad_hdim_q", "pad_hdim_v"),
-    enforced_by="compiler",
-    good=ASYNC,
-    bad={**ASYNC, "pad_q": False},
-)
+@_ASYNC.rule("P404", "pads-missing", "compiler", reads=("pad_q", "pad_hdim_q", "pad_hdim_v"), bad={"pad_q": False})
 def check_required_pads(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_async must pad queries and both head sizes.
 
@@ -145,19 +105,15 @@ def check_required_pads(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: set pad_q, and pad_hdim_q and pad_hdim_v to 8.
     """
-    if config.family != FORWARD or config.pipeline != "qr_async":
-        return None
     for name, wanted in (("pad_q", True), ("pad_hdim_q", 8), ("pad_hdim_v", 8)):
-        if not getattr(config, name):
-            return Rejection(f"qr_async always pads, but {name} is {getattr(config, name)}", name, wanted)
+        if not (value := getattr(config, name)):
+            return Rejection(f"qr_async always pads, but {name} is {value}", name, wanted)
     return None
 
 
-@rule(
-    "P405",
-    "pad-by-another",
-    reads=("family", "pipeline", "pad_hdim_q", "pad_hdim_v"),
-    enforced_by="tilewright",
+@_FORWARD.rule(
+    *("P405", "pad-by-another", "tilewright"),
+    reads=("pipeline", "pad_hdim_q", "pad_hdim_v"),
     good={"pad_hdim_q": 1},
     bad={"pad_hdim_q": 8},
 )
@@ -170,20 +126,16 @@ def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use 8 for qr_async and qr_async_trload, 1 for the others, 0 for no pad.
     """
-    if config.family != FORWARD:
-        return None
     wanted = 8 if config.pipeline in ("qr_async", "qr_async_trload") else 1
     for name in ("pad_hdim_q", "pad_hdim_v"):
-        if getattr(config, name) not in (0, wanted):
-            return Rejection(f"{name} is {getattr(config, name)}, but {config.pipeline} pads by {wanted}", name, wanted)
+        if (value := getattr(config, name)) not in (0, wanted):
+            return Rejection(f"{name} is {value}, but {config.pipeline} pads by {wanted}", name, wanted)
     return None
 
 
-@rule(
-    "P406",
-    "capped-bias",
-    reads=("family", "bias", "soft_cap"),
-    enforced_by="compiler",
+@_FORWARD.rule(
+    *("P406", "capped-bias", "compiler"),
+    when={"soft_cap": True, "bias": ("elementwise", "alibi")},
     good={"soft_cap": True},
     bad={"soft_cap": True, "bias": "elementwise"},
 )
@@ -194,17 +146,22 @@ def check_capped_bias(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: leave one of them out.
     """
-    if config.family != FORWARD or not config.soft_cap or config.bias == "none":
-        return None
     return Rejection(f"scores with bias {config.bias} cannot be capped", "soft_cap", False)
 
 
-@rule(
-    "P407",
-    "feature-missing",
-    reads=("family", "pipeline", *_ABSENT),
-    enforced_by="device",
-    good={**TRLOAD},
+# The features that pipelines lack, with the value that means "without".
+_ABSENT_IN_QS: Mapping[str, object] = {"dropout": False, "soft_cap": False}
+_ABSENT: Mapping[str, object] = {
+    **{"bias": "none", "soft_cap": False, "dropout": False, "static_quant": False, "skip_min_seqlen_q": False},
+    **{"v_layout": "row"},
+}
+
+
+@_FORWARD.rule(
+    *("P407", "feature-missing", "device"),
+    reads=tuple(_ABSENT),
+    when={"pipeline": ("qr_async_trload", "v3", "qs")},
+    good=TRLOAD,
     bad={**TRLOAD, "bias": "elementwise"},
     arch="gfx950",
 )
@@ -216,20 +173,16 @@ def check_missing_features(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use the pipeline qr or qr_async.
     """
-    if config.family != FORWARD or config.pipeline not in (*_SHORT_OF_FEATURES, "qs"):
-        return None
-    absent = {"dropout": False, "soft_cap": False} if config.pipeline == "qs" else _ABSENT
-    for name, without in absent.items():
-        if getattr(config, name) != without:
-            return Rejection(f"{config.pipeline} does not support {name} = {getattr(config, name)}", name, without)
+    for name, without in (_ABSENT_IN_QS if config.pipeline == "qs" else _ABSENT).items():
+        if (value := getattr(config, name)) != without:
+            return Rejection(f"{config.pipeline} does not support {name} = {value}", name, without)
     return None
 
 
-@rule(
-    "P408",
-    "sink-without-window",
-    reads=("family", "mask_form", "sink"),
-    enforced_by="tilewright",
+@_FORWARD.rule(
+    *("P408", "sink-without-window", "tilewright"),
+    reads=("sink",),
+    when={"mask_form": ("none", "causal")},
     good={"mask_form": "any", "sink": 4},
     bad={"mask_form": "causal", "sink": 4},
 )
@@ -240,16 +193,14 @@ def check_sink_window(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use mask_form any or window, or sink 0.
     """
-    if config.family != FORWARD or not config.sink or config.mask_form in ("any", "window"):
+    if not config.sink:
         return None
     return Rejection(f"{config.sink} sinks, but mask_form {config.mask_form} has no left limit", "mask_form", "any")
 
 
-@rule(
-    "P409",
-    "skip-in-batches",
-    reads=("family", "mode", "skip_min_seqlen_q"),
-    enforced_by="tilewright",
+@_FORWARD.rule(
+    *("P409", "skip-in-batches", "tilewright"),
+    when={"mode": "batch", "skip_min_seqlen_q": True},
     good={"mode": "group", "skip_min_seqlen_q": True},
     bad={"skip_min_seqlen_q": True},
 )
@@ -261,20 +212,16 @@ def check_skip_mode(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use mode group, or leave skip_min_seqlen_q out.
     """
-    if config.family != FORWARD or not config.skip_min_seqlen_q or config.mode == "group":
-        return None
-    return Rejection(f"all sequences have the same length in mode {config.mode}", "skip_min_seqlen_q", False)
+    return Rejection("all sequences have the same length in mode batch", "skip_min_seqlen_q", False)
 
 
-@rule(
-    "P410",
-    "dropout-overflow",
-    reads=("family", "pipeline", "dtype", "block", "waves", "mma", "dropout"),
-    enforced_by="device",
+@_FORWARD.tile_rule(
+    *("P410", "dropout-overflow", "device", ("dtype", "waves", "mma")),
+    when={"pipeline": ("qr", "qr_async", "qr_whole_k"), "dropout": True},
     good={**ASYNC, "dropout": True},
-    bad={**ASYNC, "dropout": True, "mma": (16, 16, 16, 16, 16, 16)},
+    bad={**ASYNC, "dropout": True, "mma": MMA_16},
 )
-def check_dropout_lds(config: Config, arch: Arch) -> Rejection | None:
+def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The random numbers of dropout must fit into LDS, and m0 must be a multiple of the rows drawn at once.
 
     Why: a wave with several rows of 16 × 16 matrix tiles draws two of them at once, but LDS is reserved for one
@@ -283,25 +230,21 @@ def check_dropout_lds(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use m0 = waves × 16, or 32 × 32 matrix tiles, or the pipeline qr.
     """
-    if config.family != FORWARD or not config.dropout or config.pipeline not in ("qr", "qr_async", "qr_whole_k"):
+    facts = get_sizes(config, arch, dropout=True)
+    if v_pixels(facts) == 0:
         return None
-    facts = forward_tiles.get_forward_sizes(config, arch, config.pipeline, dropout=True)
-    if facts is None or 0 in (facts.threads, v_pixels(facts)):
-        return None
-    rows, tall = count_drawn_rows(facts), facts.tile["m0"]
-    if tall % rows:
-        return Rejection(f"m0 = {tall} is not a multiple of the {rows} rows that are drawn at once", "block")
+    rows = count_drawn_rows(facts)
+    if tile.m0 % rows:
+        return Rejection(f"m0 = {tile.m0} is not a multiple of the {rows} rows that are drawn at once", "block")
     needed, room = get_dropout_room(facts, config.pipeline)
     return None if needed <= room else Rejection(f"random numbers need {needed} bytes of LDS but have {room}", "block")
 
 
-@rule(
-    "P481",
-    "eight-bit-dropout",
-    reads=("family", "dtype", "dropout"),
-    enforced_by="compiler",
+@TileRules({"family": (FORWARD, BATCH_PREFILL), "dropout": True}).rule(
+    *("P481", "eight-bit-dropout", "compiler"),
+    reads=("dtype",),
     good={"dropout": True},
-    bad={"dtype": "fp8bf16", "dropout": True, "mma": (32, 32, 32, 32, 32, 32)},
+    bad={"dtype": "fp8bf16", "dropout": True, "mma": (32,) * 6},
 )
 def check_eight_bit_dropout(config: Config, arch: Arch) -> Rejection | None:
     """8-bit types do not support dropout.
@@ -311,8 +254,6 @@ def check_eight_bit_dropout(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use 16-bit types, or no dropout.
     """
-    if config.family not in (FORWARD, BATCH_PREFILL) or not config.dropout:
-        return None
     if DTYPES[config.dtype].qkv not in ("fp8", "bf8"):
         return None
     return Rejection(f"{config.dtype} does not support dropout", "dropout", False)
