@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright import arch as archs
 from tilewright.ops.rule import Rejection, Rule, rule
-from tilewright.ops.rule_forms import Overlay, RuleGroup, join_rules
+from tilewright.ops.rule_forms import Overlay, RuleGroup, examples, join_rules
 
 GFX942 = archs.load("gfx942")
 
@@ -67,7 +67,8 @@ def test_joined_rules_read_all_fields_and_give_the_first_rejection() -> None:
 def test_a_group_limits_its_rules_and_completes_their_examples() -> None:
     group = RuleGroup({"kind": "a"}, {"size": 4, "depth": 1}, arch="gfx950")
 
-    @group.rule("X3", "deep", "device", when={"depth": (2, 3)}, bad={"depth": 2}, reads=("size",))
+    @examples(bad={"depth": 2})
+    @group.rule("X3", "deep", "device", ("size",), when={"depth": (2, 3)})
     def check_depth(config: Any, arch: Any) -> Rejection | None:
         """Kernels are flat.
 

@@ -216,7 +216,7 @@ def _limit_check(check: Check, limits: Mapping[str, Values]) -> Check:
 
 def _parse_sections(check: Callable[..., Any]) -> tuple[str, str, str]:
     doc = inspect.getdoc(check) or ""
-    match = re.fullmatch(r"(?P<what>.+?)\n\nWhy: (?P<why>.+?)\n\nFix: (?P<fix>.+)", doc, re.DOTALL)
+    match = re.fullmatch(r"(?P<what>.+?)\n\nWhy: (?P<why>.+?)\n+Fix: (?P<fix>.+)", doc, re.DOTALL)
     if match is None:
         raise ValueError(f"rule {check.__name__} must be documented as: what, 'Why: …', 'Fix: …'")
     what, why, fix = (" ".join(match[part].split()) for part in ("what", "why", "fix"))

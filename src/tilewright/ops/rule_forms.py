@@ -7,6 +7,7 @@ a block whose length is wrong, which is another rule's business.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
@@ -31,24 +32,25 @@ class RuleGroup:
         code: str,
         slug: str,
         enforced_by: Enforcer,
-        *,
-        bad: Mapping[str, Any],
-        good: Mapping[str, Any] | None = None,
         reads: Sequence[str] = (),
         when: Mapping[str, object] | None = None,
-        arch: str = "",
     ) -> Callable[[Check], Rule]:
-        """Make a check function a rule of the group. It is limited by the group's values and by its own."""
-        return rule(
-            code,
-            slug,
-            reads=reads,
-            enforced_by=enforced_by,
-            good={**self.example, **(good or {})},
-            bad={**self.example, **bad},
-            arch=arch or self.arch,
-            when={**self.when, **(when or {})},
-        )
+        """Make a check function a rule of the group, with limits of its own. Its examples are set by `examples`."""
+        limits = {**self.when, **(when or {})}
+        base, arch = self.example, self.arch
+        return rule(code, slug, reads=reads, enforced_by=enforced_by, good=base, bad=base, arch=arch, when=limits)
+
+
+def examples(
+    *, bad: Mapping[str, Any], good: Mapping[str, Any] | None = None, arch: str = ""
+) -> Callable[[Rule], Rule]:
+    """Set the examples of a group's rule, as changes of the group's example, and the GPU that they are for."""
+
+    def complete(found: Rule) -> Rule:
+        changed = {"good": {**found.good, **(good or {})}, "bad": {**found.bad, **bad}}
+        return dataclasses.replace(found, arch=arch or found.arch, **changed)
+
+    return complete
 
 
 class Overlay:

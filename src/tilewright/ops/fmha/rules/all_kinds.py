@@ -15,7 +15,7 @@ from tilewright.ops.fmha.resources import lds_bytes, list_gemm_tiles, list_gemm_
 from tilewright.ops.fmha.rules.examples import COMBINED, GRADIENT
 from tilewright.ops.fmha.rules.tile_rules import TileRules, find_kind
 from tilewright.ops.rule import Rejection, Rule, make_rule
-from tilewright.ops.rule_forms import one_of
+from tilewright.ops.rule_forms import examples, one_of
 
 _ALL = TileRules()
 _GRADIENTS = TileRules(example=GRADIENT)
@@ -63,16 +63,12 @@ check_block_coverage = tiles.check_block_multiple.on(
 )
 
 
-@_ALL.rule(
-    *("A102", "block-too-large", "device"),
-    reads=("family", "block", "waves"),
-    bad={"waves": (32, 1, 1, 32, 1, 1), "block": (1024, 128, 32, 128, 32, 128)},
-)
+@examples(bad={"waves": (32, 1, 1, 32, 1, 1), "block": (1024, 128, 32, 128, 32, 128)})
+@_ALL.rule("A102", "block-too-large", "device", ("family", "block", "waves"))
 def check_thread_limit(config: Config, arch: Arch) -> Rejection | None:
     """A work-group must not have more threads than the GPU allows.
 
     Why: the hardware cannot start a larger one. The compiler does not check it.
-
     Fix: use fewer waves, or fewer threads if the block includes them.
     """
     threads, field = get_tile(config).get("threads", 0), "block"
@@ -84,17 +80,12 @@ def check_thread_limit(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"the work-group has {threads} threads, but {arch.name} allows {limit}", field)
 
 
-@_ALL.rule(
-    *("T206", "other-pipeline", "tilewright"),
-    reads=("family", "pipeline"),
-    good={"pipeline": "qr_async"},
-    bad={"pipeline": "combine"},
-)
+@examples(good={"pipeline": "qr_async"}, bad={"pipeline": "combine"})
+@_ALL.rule("T206", "other-pipeline", "tilewright", ("family", "pipeline"))
 def check_pipeline(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline must be one of the family's.
 
     Why: a family's kernel only works with the pipelines that were written for it.
-
     Fix: use one of the family's pipelines.
     """
     kind, pipeline = find_kind(config), config.pipeline
@@ -104,12 +95,12 @@ def check_pipeline(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{kind.name} has no pipeline {pipeline}; it has {known}", "pipeline", kind.pipelines[0])
 
 
-@_ALL.rule("T207", "block-length", "tilewright", reads=("family", "block"), bad={"block": (128, 128, 32, 128)})
+@examples(bad={"block": (128, 128, 32, 128)})
+@_ALL.rule("T207", "block-length", "tilewright", ("family", "block"))
 def check_block_length(config: Config, arch: Arch) -> Rejection | None:
     """A block must have as many integers as the family's block has names.
 
     Why: each integer has its own meaning.
-
     Fix: pass the integers that the message lists.
     """
     kind, given = find_kind(config), len(config.block)
@@ -118,12 +109,12 @@ def check_block_length(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"the block of {kind.name} is {', '.join(kind.block)}, but has {given} integers", "block")
 
 
-@_ALL.rule("T208", "gemm-count", "tilewright", reads=("family", "waves", "mma"), bad={"waves": (4, 1, 1)})
+@examples(bad={"waves": (4, 1, 1)})
+@_ALL.rule("T208", "gemm-count", "tilewright", ("family", "waves", "mma"))
 def check_gemm_count(config: Config, arch: Arch) -> Rejection | None:
     """Waves and mma must have three integers for each GEMM of the family.
 
     Why: each GEMM has its own waves and matrix instruction. The five GEMMs of gradients share three of them.
-
     Fix: pass three integers for each GEMM, or none if the family has no GEMM.
     """
     kind = find_kind(config)
@@ -133,18 +124,13 @@ def check_gemm_count(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@_ALL.rule(
-    *("T209", "unequal-waves", "compiler"),
-    reads=("family", "waves"),
-    good={"waves": (2, 1, 1, 2, 1, 1), "block": (64, 128, 32, 128, 32, 128)},
-    bad={"waves": (4, 1, 1, 2, 1, 1)},
-)
+@examples(good={"waves": (2, 1, 1, 2, 1, 1), "block": (64, 128, 32, 128, 32, 128)}, bad={"waves": (4, 1, 1, 2, 1, 1)})
+@_ALL.rule("T209", "unequal-waves", "compiler", ("family", "waves"))
 def check_equal_waves(config: Config, arch: Arch) -> Rejection | None:
     """All GEMMs of a kernel must have the same number of waves.
 
     Why: one work-group computes them one after another (fmha/pipeline/tile_fmha_shape.hpp asserts that the counts
     divide each other).
-
     Fix: distribute the same number of waves along m and n of each GEMM.
     """
     counts = [w.m * w.n * w.k for w in split_triples(config.waves)]
@@ -153,13 +139,13 @@ def check_equal_waves(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"the GEMMs have {', '.join(map(str, counts))} waves", "waves")
 
 
-@_ALL.rule("T210", "waves-along-k", "tilewright", reads=("waves",), bad={"waves": (2, 1, 2, 2, 1, 2)})
+@examples(bad={"waves": (2, 1, 2, 2, 1, 2)})
+@_ALL.rule("T210", "waves-along-k", "tilewright", ("waves",))
 def check_waves_along_k(config: Config, arch: Arch) -> Rejection | None:
     """Waves must be distributed along m and n only.
 
     Why: no pipeline splits a sum among waves. Waves along k repeat the work of others: results are correct, but a part
     of the work-group is wasted.
-
     Fix: use 1 wave along k.
     """
     for number, waves in enumerate(split_triples(config.waves)):
@@ -168,19 +154,13 @@ def check_waves_along_k(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@_ALL.rule(
-    *("T211", "group-without-pads", "device"),
-    reads=("family", "pad_q", "pad_k"),
-    when={"mode": "group"},
-    good={"mode": "group", "pad_q": False},
-    bad={"mode": "group", "pad_k": False},
-)
+@examples(good={"mode": "group", "pad_q": False}, bad={"mode": "group", "pad_k": False})
+@_ALL.rule("T211", "group-without-pads", "device", ("family", "pad_q", "pad_k"), when={"mode": "group"})
 def check_group_pads(config: Config, arch: Arch) -> Rejection | None:
     """Group mode needs pad_k, and also pad_q in families other than forward, if the family has these fields.
 
     Why: sequences may end inside a tile, and the following keys belong to the next sequence. A forward kernel knows
     the end of the queries from the sizes of its buffers.
-
     Fix: set pad_q and pad_k.
     """
     for name in find_kind(config).group_pads:
@@ -204,18 +184,13 @@ check_pad_step = one_of(
 )
 
 
-@_GRADIENTS.rule(
-    *("T213", "gradient-without-bias", "tilewright"),
-    when={"bias_gradient": True, "bias": ("none", "alibi")},
-    good={"bias": "elementwise", "bias_gradient": True},
-    bad={"bias": "alibi", "bias_gradient": True},
-)
+@examples(good={"bias": "elementwise", "bias_gradient": True}, bad={"bias": "alibi", "bias_gradient": True})
+@_GRADIENTS.rule("T213", "gradient-without-bias", "tilewright", when={"bias_gradient": True, "bias": ("none", "alibi")})
 def check_bias_gradient(config: Config, arch: Arch) -> Rejection | None:
     """Only an elementwise bias has a gradient.
 
     Why: only an elementwise bias is a tensor of variables; ALiBi's slopes are constants. CK Tile still compiles such
     kernels.
-
     Fix: use bias elementwise, or leave bias_gradient out.
     """
     return Rejection(f"bias_gradient is set with bias {config.bias}", "bias", "elementwise")
@@ -273,18 +248,12 @@ check_unused_options = _forbid_unused(
 )
 
 
-@_ALL.rule(
-    *("T217", "sink-without-mask", "tilewright"),
-    reads=("sink",),
-    when={"mask_form": "none"},
-    good={"mask_form": "any", "sink": 4},
-    bad={"sink": 4},
-)
+@examples(good={"mask_form": "any", "sink": 4}, bad={"sink": 4})
+@_ALL.rule("T217", "sink-without-mask", "tilewright", ("sink",), when={"mask_form": "none"})
 def check_sink_mask(config: Config, arch: Arch) -> Rejection | None:
     """Sinks need a mask.
 
     Why: sinks are keys that a window does not hide. Without a mask no key is hidden, and no problem has both.
-
     Fix: set mask_form, or leave sink out.
     """
     return Rejection(f"sink is {config.sink}, but mask_form is none", "mask_form", "any") if config.sink else None
@@ -293,18 +262,12 @@ def check_sink_mask(config: Config, arch: Arch) -> Rejection | None:
 _HOST_WAVE = 64  # lanes of a wave in the compiler's host pass (get_warp_size in ck_tile/core/arch/arch.hpp)
 
 
-@_ALL.rule(
-    *("T218", "threads-not-whole", "tilewright"),
-    reads=("family", "block"),
-    good={"family": DOT_DO_O, "block": (64, 64)},
-    bad={"family": DOT_DO_O, "block": (32, 64)},
-    arch="gfx1201",
-)
+@examples(good={"family": DOT_DO_O, "block": (64, 64)}, bad={"family": DOT_DO_O, "block": (32, 64)}, arch="gfx1201")
+@_ALL.rule("T218", "threads-not-whole", "tilewright", ("family", "block"))
 def check_thread_count(config: Config, arch: Arch) -> Rejection | None:
     """The threads in a block must be a multiple of 64 on every GPU.
 
     Why: CK Tile also asserts whole waves in the host pass, which does not know the GPU and assumes waves of 64 lanes.
-
     Fix: use a multiple of 64 threads.
     """
     threads = get_tile(config).get("threads", _HOST_WAVE)
@@ -313,16 +276,12 @@ def check_thread_count(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{threads} threads are not a multiple of {_HOST_WAVE}", "block")
 
 
-@_ALL.rule(
-    *("R401", "lds-overflow", "compiler"),
-    reads=("dtype", "pipeline", *_TILES, "bias", "dropout", "log_max_splits"),
-    bad={"block": (128, 128, 128, 256, 128, 256), "mma": (32, 32, 16, 32, 32, 16)},
-)
+@examples(bad={"block": (128, 128, 128, 256, 128, 256), "mma": (32, 32, 16, 32, 32, 16)})
+@_ALL.rule("R401", "lds-overflow", "compiler", ("dtype", "pipeline", *_TILES, "bias", "dropout", "log_max_splits"))
 def check_lds_size(config: Config, arch: Arch) -> Rejection | None:
     """The tiles of a work-group must fit into LDS.
 
     Why: a work-group cannot use more LDS than the GPU has.
-
     Fix: reduce k0 and k1 first, then n0.
     """
     if any(other.check(config, arch) for other in (check_block_length, check_gemm_count, check_pipeline)):

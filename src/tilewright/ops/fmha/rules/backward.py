@@ -12,6 +12,7 @@ from tilewright.ops.fmha.resources import split_triples
 from tilewright.ops.fmha.rules.examples import GRADIENT, GRADIENT_DECODE, GRADIENT_TRLOAD
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
+from tilewright.ops.rule_forms import examples
 
 _TRLOAD_PIPELINES = ("trload_kr_ktr_vr", "trload_qr_qtr_dor")
 _ALL = TileRules({"family": DQ_DK_DV})
@@ -21,9 +22,8 @@ _TRLOAD = TileRules({"family": DQ_DK_DV, "pipeline": _TRLOAD_PIPELINES}, GRADIEN
 _DECODE = TileRules({"family": DQ_DK_DV, "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
 
 
-@_GRADIENTS.rule(
-    *("P460", "gradient-types", "device"), reads=("pipeline", "dtype"), good={"dtype": "bf16"}, bad={"dtype": "fp8"}
-)
+@examples(good={"dtype": "bf16"}, bad={"dtype": "fp8"})
+@_GRADIENTS.rule("P460", "gradient-types", "device", ("pipeline", "dtype"))
 def check_gradient_types(config: Config, arch: Arch) -> Rejection | None:
     """Gradients support fp16, bf16 and fp32; trload pipelines support only the former two.
 
@@ -31,7 +31,6 @@ def check_gradient_types(config: Config, arch: Arch) -> Rejection | None:
     pipeline/block_fmha_bwd_pipeline_default_policy.hpp). No instruction takes four 8-bit elements per lane: such a
     kernel compiles, and the gradients of keys and values are zero. Transposing LDS reads do not support 32-bit
     elements.
-
     Fix: use fp16, bf16, or fp32 with kr_ktr_vr.
     """
     known = ("fp16", "bf16") if config.pipeline in _TRLOAD_PIPELINES else ("fp16", "bf16", "fp32")
@@ -40,15 +39,13 @@ def check_gradient_types(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.pipeline} supports {', '.join(known)}, not {config.dtype}", "dtype", "fp16")
 
 
-@_GRADIENTS.tile_rule(
-    *("P461", "head-in-steps", "device", ("waves", "mma")), bad={"block": (32, 128, 32, 32, 64, 32, 32, 64, 64)}
-)
+@examples(bad={"block": (32, 128, 32, 32, 64, 32, 32, 64, 64)})
+@_GRADIENTS.tile_rule("P461", "head-in-steps", "device", ("waves", "mma"))
 def check_head_steps(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """k0 must be hdim_q, and k2 must be hdim_v.
 
     Why: the pipelines multiply queries with keys, and gradients with values, in one step each. They assert that a step
     is not longer than a head, and ignore the elements beyond a shorter step.
-
     Fix: use the head sizes for k0 and k2.
     """
     if (tile.k0, tile.k2) == (tile.hdim_q, tile.hdim_v):
@@ -57,15 +54,13 @@ def check_head_steps(config: Config, tile: Tile, arch: Arch) -> Rejection | None
     return Rejection(message, "block", tile.replace(k0=tile.hdim_q, k2=tile.hdim_v))
 
 
-@_GRADIENTS.tile_rule(
-    *("P462", "queries-in-steps", "compiler", ("waves", "mma")), bad={"block": (32, 128, 64, 16, 64, 16, 32, 64, 64)}
-)
+@examples(bad={"block": (32, 128, 64, 16, 64, 16, 32, 64, 64)})
+@_GRADIENTS.tile_rule("P462", "queries-in-steps", "compiler", ("waves", "mma"))
 def check_query_steps(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """k1 and k3 must be m0.
 
     Why: the gradients of values and of keys are summed over all queries of a tile in one step (the pipelines assert
     it).
-
     Fix: use m0 for k1 and k3.
     """
     if tile.k1 == tile.k3 == tile.m0:
@@ -74,17 +69,16 @@ def check_query_steps(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     return Rejection(message, "block", tile.replace(k1=tile.m0, k3=tile.m0))
 
 
-@_GRADIENTS.tile_rule(
-    *("P463", "keys-in-steps", "compiler", ("waves", "mma")),
+@examples(
     good={"block": (32, 128, 64, 32, 64, 32, 64, 64, 64)},
     bad={"block": (16, 64, 64, 16, 64, 16, 48, 64, 64), "mma": (16, 16, 32, 16, 16, 16, 16, 16, 16)},
 )
+@_GRADIENTS.tile_rule("P463", "keys-in-steps", "compiler", ("waves", "mma"))
 def check_key_steps(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """n0 must be a multiple of k4.
 
     Why: the query gradient is summed in n0 / k4 equal steps over the keys of a tile, each of which is a slice of the
     registers that hold the keys (get_slice_tile asserts it).
-
     Fix: use a divisor of n0 for k4.
     """
     if tile.n0 % tile.k4 == 0:
@@ -92,17 +86,16 @@ def check_key_steps(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     return Rejection(f"n0 = {tile.n0} is not a multiple of k4 = {tile.k4}", "block", tile.replace(k4=tile.n0))
 
 
-@_GRADIENTS.tile_rule(
-    *("P464", "scores-change-waves", "device", ("waves", "mma")),
+@examples(
     good={"block": (32, 64, 64, 32, 64, 32, 32, 64, 64), "waves": (1, 2, 1, 2, 1, 1, 1, 2, 1)},
     bad={"waves": (2, 2, 1, 2, 2, 1, 2, 2, 1)},
 )
+@_GRADIENTS.tile_rule("P464", "scores-change-waves", "device", ("waves", "mma"))
 def check_score_waves(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """All waves must be along the keys: 1 x n for the first GEMM, n x 1 for the second.
 
     Why: the first GEMM computes scores as queries x keys, the second takes them as keys x queries. They stay in the
     registers of the wave that computed them.
-
     Fix: use all waves along n in the first GEMM and along m in the second. The third can have any.
     """
     m0, n0, _, m1, n1, _, *third = config.waves
@@ -118,10 +111,8 @@ _TAKES = {16: ((16, 16, 16),), 32: ((32, 32, 16),)}
 _TRLOAD_TAKES = {16: ((16, 16, 16), (16, 16, 32))}
 
 
-@_GRADIENTS.tile_rule(
-    *("P465", "scores-change-registers", "device", ("pipeline", "waves", "mma")),
-    bad={"mma": (16, 16, 32, 16, 16, 32, 16, 16, 32)},
-)
+@examples(bad={"mma": (16, 16, 32, 16, 16, 32, 16, 16, 32)})
+@_GRADIENTS.tile_rule("P465", "scores-change-registers", "device", ("pipeline", "waves", "mma"))
 def check_score_registers(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The operand layout of the second GEMM must be the result layout of the first: 16x16x16 after 16 x 16 tiles.
 
@@ -129,7 +120,6 @@ def check_score_registers(config: Config, tile: Tile, arch: Arch) -> Rejection |
     (PTFromGemm0CToGemm1A in pipeline/block_fmha_bwd_pipeline_default_policy.hpp). With others the kernel compiles, and
     the gradients of keys and values are wrong. 32x32x16 takes scores of 32 x 32 tiles, and trload pipelines also
     support 16x16x32.
-
     Fix: use 16x16x16 for the second GEMM.
     """
     first, second, _ = split_triples(config.mma)
@@ -140,18 +130,13 @@ def check_score_registers(config: Config, tile: Tile, arch: Arch) -> Rejection |
     return Rejection(message, "mma", (16, 16, first.k, 16, 16, 16, *config.mma[6:]))
 
 
-@_ALL.tile_rule(
-    *("P466", "other-query-limit", "compiler", ("pipeline", "max_seqlen_q")),
-    good=GRADIENT_DECODE,
-    bad={**GRADIENT, "max_seqlen_q": 32},
-    arch="gfx950",
-)
+@examples(good=GRADIENT_DECODE, bad={**GRADIENT, "max_seqlen_q": 32}, arch="gfx950")
+@_ALL.tile_rule("P466", "other-query-limit", "compiler", ("pipeline", "max_seqlen_q"))
 def check_query_limit(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """max_seqlen_q must be m0 for trload_qr_qtr_dor, and 0 for the others.
 
     Why: that pipeline has one query tile and no loop; the others always have a loop over query tiles
     (FmhaBwdDQDKDVKernel in kernel/fmha_bwd_kernel.hpp and TileFmhaBwdShape assert both).
-
     Fix: use max_seqlen_q = m0 with trload_qr_qtr_dor, else leave it out.
     """
     limit, wanted = config.max_seqlen_q, tile.m0 if config.pipeline == "trload_qr_qtr_dor" else 0
@@ -161,18 +146,13 @@ def check_query_limit(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     return Rejection(message, "max_seqlen_q", wanted)
 
 
-@_ALL.rule(
-    *("P467", "gradients-need-transposing-reads", "device"),
-    when={"pipeline": _TRLOAD_PIPELINES},
-    good=GRADIENT,
-    bad=GRADIENT_TRLOAD,
-)
+@examples(good=GRADIENT, bad=GRADIENT_TRLOAD)
+@_ALL.rule("P467", "gradients-need-transposing-reads", "device", when={"pipeline": _TRLOAD_PIPELINES})
 def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
     """The trload pipelines need a GPU with transposing LDS reads.
 
     Why: for another GPU they compile to a kernel that returns at once and writes nothing
     (FmhaBwdDQDKDVKernel::kIsAvailable in kernel/fmha_bwd_kernel.hpp).
-
     Fix: use the pipeline kr_ktr_vr_iglp.
     """
     if arch.lds.transpose_read_bytes:
@@ -181,13 +161,13 @@ def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(message, "pipeline", "kr_ktr_vr_iglp")
 
 
-@_TRLOAD.rule("P479", "copied-heads", "compiler", reads=("pad_hdim_q", "pad_hdim_v"), bad={"pad_hdim_q": 1})
+@examples(bad={"pad_hdim_q": 1})
+@_TRLOAD.rule("P479", "copied-heads", "compiler", ("pad_hdim_q", "pad_hdim_v"))
 def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
     """The trload pipelines pad heads by 8 or not at all.
 
     Why: they copy vectors asynchronously, which is not possible for a single element
     (`bytes == 4 || bytes == 12 || bytes == 16` is asserted).
-
     Fix: use 0 or 8 for pad_hdim_q and pad_hdim_v.
     """
     for name in ("hdim_q", "hdim_v"):
@@ -196,61 +176,47 @@ def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@_DECODE.rule(
-    *("P482", "bias-of-few-queries", "device"),
-    when={"bias": "elementwise"},
-    good={"bias": "alibi"},
-    bad={"bias": "elementwise"},
-)
+@examples(good={"bias": "alibi"}, bad={"bias": "elementwise"})
+@_DECODE.rule("P482", "bias-of-few-queries", "device", when={"bias": "elementwise"})
 def check_bias(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline trload_qr_qtr_dor does not support an elementwise bias.
 
     Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are correct.
-
     Fix: use the pipeline trload_kr_ktr_vr instead.
     """
     return Rejection("trload_qr_qtr_dor gives wrong results with an elementwise bias", "pipeline", "trload_kr_ktr_vr")
 
 
-@_GRADIENTS.rule(
-    *("P468", "random-numbers-without-dropout", "compiler"),
-    when={"store_randval": True, "dropout": False},
-    good={"dropout": True, "store_randval": True},
-    bad={"store_randval": True},
-)
+@examples(good={"dropout": True, "store_randval": True}, bad={"store_randval": True})
+@_GRADIENTS.rule("P468", "random-numbers-without-dropout", "compiler", when={"store_randval": True, "dropout": False})
 def check_stored_random_numbers(config: Config, arch: Arch) -> Rejection | None:
     """Only a kernel with dropout can store random numbers.
 
     Why: without dropout there are none, and the kernel has no argument for them.
-
     Fix: set dropout, or leave store_randval out.
     """
     return Rejection("store_randval is True without dropout", "dropout", True)
 
 
-@_DECODE.rule("P469", "order-without-parts", "tilewright", when={"deterministic": True}, bad={"deterministic": True})
+@examples(bad={"deterministic": True})
+@_DECODE.rule("P469", "order-without-parts", "tilewright", when={"deterministic": True})
 def check_deterministic(config: Config, arch: Arch) -> Rejection | None:
     """trload_qr_qtr_dor must not set `deterministic`: it always is.
 
     Why: one work-group sums the query gradient over all keys, in one order, without atomic adds. With `deterministic`
     it would be the same kernel under another name, without parts that convert_dq could add.
-
     Fix: leave deterministic out.
     """
     return Rejection("trload_qr_qtr_dor has no partial sums", "deterministic", False)
 
 
-@_DECODE.rule(
-    *("P470", "waves-without-barrier", "device"),
-    reads=("waves",),
-    bad={"waves": (1, 2, 1, 2, 1, 1, 1, 2, 1), "block": (32, 64, 64, 32, 64, 32, 32, 64, 64)},
-)
+@examples(bad={"waves": (1, 2, 1, 2, 1, 1, 1, 2, 1), "block": (32, 64, 64, 32, 64, 32, 32, 64, 64)})
+@_DECODE.rule("P470", "waves-without-barrier", "device", ("waves",))
 def check_single_wave(config: Config, arch: Arch) -> Rejection | None:
     """trload_qr_qtr_dor supports only one wave.
 
     Why: each wave copies a part of the queries to LDS and then reads all of them, without a barrier in between
     (BlockFmhaBwdDQDKDVPipelineTrLoadQRQTRDOR::run in pipeline/).
-
     Fix: use waves 1x1x1 for each GEMM.
     """
     if set(config.waves) <= {1}:

@@ -19,6 +19,7 @@ from tilewright.ops.fmha.resources.backward import lds_bytes
 from tilewright.ops.fmha.rules.examples import CONVERT, DOT, GRADIENT, GRADIENT_DECODE
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
+from tilewright.ops.rule_forms import examples
 
 _VECTOR, _WORD = 16, 4  # bytes of the widest load, and of the narrowest that is used
 _LDS_ROW = 128  # bytes in one row of all LDS banks: 32 of 4 bytes
@@ -29,17 +30,14 @@ _GRADIENTS = TileRules({"family": DQ_DK_DV}, GRADIENT)
 _DECODE = TileRules({"family": DQ_DK_DV, "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
 
 
-@_GRADIENTS.tile_rule(
-    *("P475", "tile-not-shared", "compiler", ("dtype", "pipeline", "waves", "mma", "bias")),
-    bad={"block": (48, 128, 64, 48, 64, 48, 32, 64, 64)},
-)
+@examples(bad={"block": (48, 128, 64, 48, 64, 48, 32, 64, 64)})
+@_GRADIENTS.tile_rule("P475", "tile-not-shared", "compiler", ("dtype", "pipeline", "waves", "mma", "bias"))
 def check_tile_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The threads must share each tile evenly: queries, keys, values, the output gradient and the bias.
 
     Why: CK Tile gives each thread the same number of vectors of a tile, plain and transposed, and requires divisions
     without a remainder (Make...DramTileDistribution and MakeXTLdsBlockDescriptor in
     pipeline/block_fmha_bwd_pipeline_default_policy.hpp).
-
     Fix: use powers of two for m0, n0 and the head sizes, and fewer waves for small tiles.
     """
     waves = config.waves[0] * config.waves[1] * config.waves[2]
@@ -52,16 +50,13 @@ def check_tile_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | No
     return Rejection(fault, "block") if fault else None
 
 
-@_DECODE.tile_rule(
-    *("P476", "scores-beyond-lds", "compiler", ("dtype", "waves", "mma", "bias")),
-    bad={"block": (32, 256, 64, 32, 64, 32, 32, 64, 64)},
-)
+@examples(bad={"block": (32, 256, 64, 32, 64, 32, 32, 64, 64)})
+@_DECODE.tile_rule("P476", "scores-beyond-lds", "compiler", ("dtype", "waves", "mma", "bias"))
 def check_score_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """With trload_qr_qtr_dor the keys, values and scores of a tile must fit into the LDS that CK Tile allocates.
 
     Why: the pipeline stores scores after keys and values, but GetSmemSize only counts them after queries and gradients.
     With many more keys than queries in a tile they are beyond the end; most such tiles do not compile.
-
     Fix: use an n0 of at most twice m0.
     """
     types = DTYPES[config.dtype]
@@ -73,14 +68,12 @@ def check_score_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     return Rejection(f"scores end at {used:,} bytes of LDS, but {allocated:,} are allocated", "block")
 
 
-@TileRules({"family": DOT_DO_O}, DOT).tile_rule(
-    *("P477", "rows-not-shared", "compiler", ("dtype",)), bad={"block": (96, 64)}
-)
+@examples(bad={"block": (96, 64)})
+@TileRules({"family": DOT_DO_O}, DOT).tile_rule("P477", "rows-not-shared", "compiler", ("dtype",))
 def check_dot_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
     Why: each thread loads one row in vectors of 16 bytes (MakePreXDramTileDistribution).
-
     Fix: use a multiple of the wave size for threads, and a multiple of 8 for hdim_v.
     """
     if tile.threads % arch.wave_size:
@@ -91,14 +84,12 @@ def check_dot_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     return None
 
 
-@TileRules({"family": CONVERT_DQ}, CONVERT).tile_rule(
-    "P478", "sums-not-shared", "compiler", bad={"block": (256, 8, 64, 64)}
-)
+@examples(bad={"block": (256, 8, 64, 64)})
+@TileRules({"family": CONVERT_DQ}, CONVERT).tile_rule("P478", "sums-not-shared", "compiler")
 def check_convert_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 
     Why: lanes load vectors of 4 sums (MakePostQGradDramTileDistribution).
-
     Fix: use a larger m0, or fewer threads.
     """
     if tile.threads % arch.wave_size:

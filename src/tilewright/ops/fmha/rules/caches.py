@@ -16,7 +16,7 @@ from tilewright.ops.fmha.rules import forward, forward_tiles
 from tilewright.ops.fmha.rules.examples import APPEND, MMA_16, PAGED, PREFILL, SPLIT
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules, find_kind
 from tilewright.ops.rule import Rejection, Rule
-from tilewright.ops.rule_forms import Overlay, join_rules
+from tilewright.ops.rule_forms import Overlay, examples, join_rules
 
 # Pipelines that keep scores in registers, as forward kernels do, and the one that sends them through LDS.
 _IN_REGISTERS = ("qr", "qr_pagedkv", "qr_async")
@@ -131,12 +131,9 @@ _CACHES = TileRules({"family": (SPLITKV, PAGEDKV, APPENDKV, BATCH_PREFILL)}, PAG
 _APPEND = TileRules({"family": APPENDKV}, APPEND)
 
 
+@examples(good={"pad_k": False, "mask_form": "any"}, bad={"pad_k": False})
 @_CACHES.rule(
-    *("P440", "lengths-not-cut", "supports"),
-    reads=("mask_form", "uneven_splits", "bias", "v_layout"),
-    when={"pad_k": False},
-    good={"pad_k": False, "mask_form": "any"},
-    bad={"pad_k": False},
+    "P440", "lengths-not-cut", "supports", ("mask_form", "uneven_splits", "bias", "v_layout"), when={"pad_k": False}
 )
 def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
     """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; others over a cache need pad_k.
@@ -144,7 +141,6 @@ def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
     Why: the number of keys in each sequence of a cache is known only on the GPU, so the last tile must always be cut:
     by pad_k, by the mask, or by uneven_splits. Rows along the keys, as in an elementwise bias and in transposed values,
     would be read and written in vectors beyond their end. batch_prefill reads pages beyond the end with any mask.
-
     Fix: set pad_k, so that the kernel checks where keys end.
     """
     kind = find_kind(config)
@@ -158,42 +154,36 @@ def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
     return Rejection("sequences of a cache may end inside a tile, but pad_k is False", "pad_k", True)
 
 
-@TileRules({"family": BATCH_PREFILL}, PREFILL).rule(
-    *("P441", "no-pages", "tilewright"), when={"paged": False}, bad={"paged": False}
-)
+@examples(bad={"paged": False})
+@TileRules({"family": BATCH_PREFILL}, PREFILL).rule("P441", "no-pages", "tilewright", when={"paged": False})
 def check_pages(config: Config, arch: Arch) -> Rejection | None:
     """batch_prefill needs paged.
 
     Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
-
     Fix: set paged, as in all kernels of this family.
     """
     return Rejection("paged is False, but batch_prefill supports only pages", "paged", True)
 
 
-@_APPEND.rule("P444", "append-group", "compiler", when={"mode": "group"}, bad={"mode": "group"})
+@examples(bad={"mode": "group"})
+@_APPEND.rule("P444", "append-group", "compiler", when={"mode": "group"})
 def check_append_mode(config: Config, arch: Arch) -> Rejection | None:
     """appendkv supports only batch mode.
 
     Why: FmhaFwdAppendKVKernel has no other mode; the launcher asserts it.
-
     Fix: use mode batch, which supports any lengths.
     """
     return Rejection("appendkv has no group mode", "mode", "batch")
 
 
-@_APPEND.tile_rule(
-    *("P445", "append-tile", "device", ("dtype", "v_layout", "rotary")),
-    good={"block": (16, 16, 128, 128)},
-    bad={"block": (16, 24, 128, 128)},
-)
+@examples(good={"block": (16, 16, 128, 128)}, bad={"block": (16, 24, 128, 128)})
+@_APPEND.tile_rule("P445", "append-tile", "device", ("dtype", "v_layout", "rotary"))
 def check_append_tile(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The 256 threads of appendkv must share each tile evenly, 16 bytes of a row at a time.
 
     Why: other elements are not written: the rows after the last whole pass, and those of the lanes after the last whole
     row (MakeKnewDramTileDistribution and similar functions in
     pipeline/block_fmha_fwd_appendkv_pipeline_default_policy.hpp). Without rotation m0 is not used.
-
     Fix: use powers of two for all four integers of the block.
     """
     vector = 16 * 8 // find_dtype(DTYPES[config.dtype].qkv).bits

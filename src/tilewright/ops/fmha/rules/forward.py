@@ -14,6 +14,7 @@ from tilewright.ops.fmha.resources.forward import count_drawn_rows, get_dropout_
 from tilewright.ops.fmha.rules.examples import ASYNC, COMBINED, MMA_16, TRLOAD
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
+from tilewright.ops.rule_forms import examples
 
 _FORWARD = TileRules({"family": FORWARD})
 _ASYNC = TileRules({"family": FORWARD, "pipeline": "qr_async"}, ASYNC)
@@ -25,15 +26,13 @@ _WHOLE_K_FORM: Mapping[str, object] = {**_WHOLE_K_TILE, "soft_cap": False, "v_la
 _WHOLE_K = TileRules({"family": FORWARD, "pipeline": "qr_whole_k"}, {"pipeline": "qr_whole_k", **_WHOLE_K_TILE})
 
 
-@_WHOLE_K.rule(
-    *("P480", "whole-k-form", "device"), reads=("dtype", *_WHOLE_K_FORM), bad={"block": (64, 64, 32, 64, 32, 64)}
-)
+@examples(bad={"block": (64, 64, 32, 64, 32, 64)})
+@_WHOLE_K.rule("P480", "whole-k-form", "device", ("dtype", *_WHOLE_K_FORM))
 def check_whole_k_form(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_whole_k supports one tile, 16-bit types, v_layout row, no cap, and waves of 64 lanes.
 
     Why: kernels with other tiles or types, or with a cap, compile and compute wrong results. The cause is not known
     (block_fmha_pipeline_qr_ks_vs_whole_k_prefetch.hpp).
-
     Fix: use the pipeline qr, or block 64x64x16x32x16x32 with 4 waves along m and mma 16x16x16.
     """
     for name, wanted in _WHOLE_K_FORM.items():
@@ -44,18 +43,13 @@ def check_whole_k_form(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@_FORWARD.rule(
-    *("P401", "no-transposing-reads", "device"),
-    when={"pipeline": ("qr_async_trload", "v3")},
-    good={"pipeline": "qr"},
-    bad=TRLOAD,
-)
+@examples(good={"pipeline": "qr"}, bad=TRLOAD)
+@_FORWARD.rule("P401", "no-transposing-reads", "device", when={"pipeline": ("qr_async_trload", "v3")})
 def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
     """The pipelines qr_async_trload and v3 need a GPU with transposing LDS reads.
 
     Why: they read values with them. For another GPU the former compiles to a kernel that returns at once and writes
     nothing (FmhaFwdKernel::kIsAvailable in kernel/fmha_fwd_kernel.hpp), and the latter does not compile.
-
     Fix: use the pipeline qr_async instead.
     """
     if arch.lds.transpose_read_bytes:
@@ -63,18 +57,12 @@ def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{arch.name} has no transposing LDS reads, which {config.pipeline} needs", "pipeline", "qr")
 
 
-@_FORWARD.rule(
-    *("P402", "no-async-copy", "compiler"),
-    when={"pipeline": "qr_async"},
-    good={"pipeline": "qr", "mma": MMA_16},
-    bad={**ASYNC, "mma": MMA_16},
-    arch="gfx1201",
-)
+@examples(good={"pipeline": "qr", "mma": MMA_16}, bad={**ASYNC, "mma": MMA_16}, arch="gfx1201")
+@_FORWARD.rule("P402", "no-async-copy", "compiler", when={"pipeline": "qr_async"})
 def check_async_copy(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_async needs a GPU with asynchronous copies from memory to LDS.
 
     Why: it loads keys with them, by an instruction in inline assembly.
-
     Fix: use the pipeline qr instead.
     """
     if arch.lds.async_copy_bytes:
@@ -82,14 +70,14 @@ def check_async_copy(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{arch.name} has no asynchronous copies to LDS, which qr_async needs", "pipeline", "qr")
 
 
-@_FORWARD.rule("P403", "one-lane-layout", "compiler", good=COMBINED, bad={"mma": MMA_16}, arch="gfx1100")
+@examples(good=COMBINED, bad={"mma": MMA_16}, arch="gfx1100")
+@_FORWARD.rule("P403", "one-lane-layout", "compiler")
 def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
     """RDNA 3 does not support attention with these headers.
 
     Why: probabilities stay in the registers of the first GEMM's result and are the second GEMM's operand. A matrix
     instruction of RDNA 3 needs each operand twice, once in each half of a wave, but returns its result once:
     BlockGemmARegBSmemCRegV2 in gemm/block/ gets 8 elements instead of 16.
-
     Fix: use another GPU for attention.
     """
     if not arch.name.startswith("gfx11"):
@@ -97,12 +85,12 @@ def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{arch.name} needs operands of matrix instructions in both halves of a wave", "family")
 
 
-@_ASYNC.rule("P404", "pads-missing", "compiler", reads=("pad_q", "pad_hdim_q", "pad_hdim_v"), bad={"pad_q": False})
+@examples(bad={"pad_q": False})
+@_ASYNC.rule("P404", "pads-missing", "compiler", ("pad_q", "pad_hdim_q", "pad_hdim_v"))
 def check_required_pads(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline qr_async must pad queries and both head sizes.
 
     Why: its loads always check where a tensor ends (block_fmha_pipeline_qr_ks_vs_async.hpp asserts the three).
-
     Fix: set pad_q, and pad_hdim_q and pad_hdim_v to 8.
     """
     for name, wanted in (("pad_q", True), ("pad_hdim_q", 8), ("pad_hdim_v", 8)):
@@ -111,19 +99,14 @@ def check_required_pads(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@_FORWARD.rule(
-    *("P405", "pad-by-another", "tilewright"),
-    reads=("pipeline", "pad_hdim_q", "pad_hdim_v"),
-    good={"pad_hdim_q": 1},
-    bad={"pad_hdim_q": 8},
-)
+@examples(good={"pad_hdim_q": 1}, bad={"pad_hdim_q": 8})
+@_FORWARD.rule("P405", "pad-by-another", "tilewright", ("pipeline", "pad_hdim_q", "pad_hdim_v"))
 def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
     """The pad of a head size must be the width of the pipeline's loads: 8 if it loads vectors, else 1.
 
     Why: CK Tile only distinguishes padded and not padded. Most pipelines load single elements of a padded head
     (kAlignmentQ and similar constants are 1); those with asynchronous copies still load vectors, which must be
     completely inside or outside the head.
-
     Fix: use 8 for qr_async and qr_async_trload, 1 for the others, 0 for no pad.
     """
     wanted = 8 if config.pipeline in ("qr_async", "qr_async_trload") else 1
@@ -133,17 +116,12 @@ def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@_FORWARD.rule(
-    *("P406", "capped-bias", "compiler"),
-    when={"soft_cap": True, "bias": ("elementwise", "alibi")},
-    good={"soft_cap": True},
-    bad={"soft_cap": True, "bias": "elementwise"},
-)
+@examples(good={"soft_cap": True}, bad={"soft_cap": True, "bias": "elementwise"})
+@_FORWARD.rule("P406", "capped-bias", "compiler", when={"soft_cap": True, "bias": ("elementwise", "alibi")})
 def check_capped_bias(config: Config, arch: Arch) -> Rejection | None:
     """A kernel can have soft_cap or a bias, but not both.
 
     Why: the pipelines assert it (pipeline/block_fmha_pipeline_qr_ks_vs.hpp and others).
-
     Fix: leave one of them out.
     """
     return Rejection(f"scores with bias {config.bias} cannot be capped", "soft_cap", False)
@@ -157,20 +135,13 @@ _ABSENT: Mapping[str, object] = {
 }
 
 
-@_FORWARD.rule(
-    *("P407", "feature-missing", "device"),
-    reads=tuple(_ABSENT),
-    when={"pipeline": ("qr_async_trload", "v3", "qs")},
-    good=TRLOAD,
-    bad={**TRLOAD, "bias": "elementwise"},
-    arch="gfx950",
-)
+@examples(good=TRLOAD, bad={**TRLOAD, "bias": "elementwise"}, arch="gfx950")
+@_FORWARD.rule("P407", "feature-missing", "device", tuple(_ABSENT), when={"pipeline": ("qr_async_trload", "v3", "qs")})
 def check_missing_features(config: Config, arch: Arch) -> Rejection | None:
     """The pipelines qr_async_trload and v3 have no bias, cap, dropout, quantisation, skipping or transposed values.
 
     Why: the former gets the bias and ignores it, and neither gets the others. Kernels compile and compute as if the
     features were not set. qs gets dropout and drops nothing; with a cap it returns NaN for a sequence without keys.
-
     Fix: use the pipeline qr or qr_async.
     """
     for name, without in (_ABSENT_IN_QS if config.pipeline == "qs" else _ABSENT).items():
@@ -179,18 +150,12 @@ def check_missing_features(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@_FORWARD.rule(
-    *("P408", "sink-without-window", "tilewright"),
-    reads=("sink",),
-    when={"mask_form": ("none", "causal")},
-    good={"mask_form": "any", "sink": 4},
-    bad={"mask_form": "causal", "sink": 4},
-)
+@examples(good={"mask_form": "any", "sink": 4}, bad={"mask_form": "causal", "sink": 4})
+@_FORWARD.rule("P408", "sink-without-window", "tilewright", ("sink",), when={"mask_form": ("none", "causal")})
 def check_sink_window(config: Config, arch: Arch) -> Rejection | None:
     """Sinks need a mask form with a window.
 
     Why: sinks are first keys that a window would hide. A causal mask hides none of the first keys.
-
     Fix: use mask_form any or window, or sink 0.
     """
     if not config.sink:
@@ -198,28 +163,25 @@ def check_sink_window(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.sink} sinks, but mask_form {config.mask_form} has no left limit", "mask_form", "any")
 
 
-@_FORWARD.rule(
-    *("P409", "skip-in-batches", "tilewright"),
-    when={"mode": "batch", "skip_min_seqlen_q": True},
-    good={"mode": "group", "skip_min_seqlen_q": True},
-    bad={"skip_min_seqlen_q": True},
-)
+@examples(good={"mode": "group", "skip_min_seqlen_q": True}, bad={"skip_min_seqlen_q": True})
+@_FORWARD.rule("P409", "skip-in-batches", "tilewright", when={"mode": "batch", "skip_min_seqlen_q": True})
 def check_skip_mode(config: Config, arch: Arch) -> Rejection | None:
     """Short sequences can be skipped only in group mode.
 
     Why: in batch mode all have the same length, and the kernel does not get the limit (FmhaFwdBatchModeKargs in
     kernel/fmha_fwd_kernel.hpp).
-
     Fix: use mode group, or leave skip_min_seqlen_q out.
     """
     return Rejection("all sequences have the same length in mode batch", "skip_min_seqlen_q", False)
 
 
+@examples(good={**ASYNC, "dropout": True}, bad={**ASYNC, "dropout": True, "mma": MMA_16})
 @_FORWARD.tile_rule(
-    *("P410", "dropout-overflow", "device", ("dtype", "waves", "mma")),
+    "P410",
+    "dropout-overflow",
+    "device",
+    ("dtype", "waves", "mma"),
     when={"pipeline": ("qr", "qr_async", "qr_whole_k"), "dropout": True},
-    good={**ASYNC, "dropout": True},
-    bad={**ASYNC, "dropout": True, "mma": MMA_16},
 )
 def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The random numbers of dropout must fit into LDS, and m0 must be a multiple of the rows drawn at once.
@@ -227,7 +189,6 @@ def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     Why: a wave with several rows of 16 × 16 matrix tiles draws two of them at once, but LDS is reserved for one
     (GetSmemSizeDropout in pipeline/, compared with BlockDropout::MakeRandValLdsBlockDescriptor in block/). Kernels
     compile and write beyond the end of their LDS.
-
     Fix: use m0 = waves × 16, or 32 × 32 matrix tiles, or the pipeline qr.
     """
     facts = get_sizes(config, arch, dropout=True)
@@ -240,18 +201,15 @@ def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     return None if needed <= room else Rejection(f"random numbers need {needed} bytes of LDS but have {room}", "block")
 
 
+@examples(good={"dropout": True}, bad={"dtype": "fp8bf16", "dropout": True, "mma": (32,) * 6})
 @TileRules({"family": (FORWARD, BATCH_PREFILL), "dropout": True}).rule(
-    *("P481", "eight-bit-dropout", "compiler"),
-    reads=("dtype",),
-    good={"dropout": True},
-    bad={"dtype": "fp8bf16", "dropout": True, "mma": (32,) * 6},
+    "P481", "eight-bit-dropout", "compiler", ("dtype",)
 )
 def check_eight_bit_dropout(config: Config, arch: Arch) -> Rejection | None:
     """8-bit types do not support dropout.
 
     Why: block/block_dropout.hpp distributes random numbers with an 8-bit matrix operation that does not exist
     (WarpGemmDispatcher without transposed results).
-
     Fix: use 16-bit types, or no dropout.
     """
     if DTYPES[config.dtype].qkv not in ("fp8", "bf8"):

@@ -16,7 +16,7 @@ from tilewright.ops.fmha.resources.tile_distribution import (
 from tilewright.ops.fmha.rules.examples import ASYNC, MMA_16
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
-from tilewright.ops.rule_forms import divides
+from tilewright.ops.rule_forms import divides, examples
 
 _FORWARD = TileRules({"family": FORWARD})
 _ASYNC = TileRules({"family": FORWARD, "pipeline": "qr_async"}, ASYNC)
@@ -31,16 +31,12 @@ _LARGEST_HEAD = 256
 _HARDWARE_K = {(16, 32): 8, (16, 16): 16, (8, 32): 16, (8, 16): 32, (32, 16): 4}
 
 
-@_FORWARD.tile_rule(
-    *("P411", "head-size-unknown", "compiler"),
-    good={"block": (128, 128, 32, 128, 32, 96)},
-    bad={"block": (128, 128, 16, 128, 32, 80)},
-)
+@examples(good={"block": (128, 128, 32, 128, 32, 96)}, bad={"block": (128, 128, 16, 128, 32, 80)})
+@_FORWARD.tile_rule("P411", "head-size-unknown", "compiler")
 def check_head_size(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The tile's hdim_q must be a power of two up to 256, or 48, 96, 160 or 192.
 
     Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp supports no others, and pipelines assert the limit of 256.
-
     Fix: use the next larger size, with pad_hdim_q.
     """
     hdim = tile.hdim_q
@@ -73,16 +69,12 @@ check_key_steps = divides(
 )
 
 
-@_PLAIN.tile_rule(
-    *("P414", "few-steps", "compiler"),
-    good={"block": (128, 128, 64, 128, 32, 128)},
-    bad={"block": (128, 128, 128, 128, 32, 128)},
-)
+@examples(good={"block": (128, 128, 64, 128, 32, 128)}, bad={"block": (128, 128, 128, 128, 32, 128)})
+@_PLAIN.tile_rule("P414", "few-steps", "compiler")
 def check_step_count(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The pipelines qr, qs and qr_whole_k need at least two steps over a head, qr_whole_k also over a tile's keys.
 
     Why: they load the next step while they compute one, and have no code for a single step (they assert it).
-
     Fix: use a smaller k0 or k1.
     """
     if tile.hdim_q // tile.k0 < 2:
@@ -92,18 +84,13 @@ def check_step_count(config: Config, tile: Tile, arch: Arch) -> Rejection | None
     return None
 
 
-@_FORWARD.tile_rule(
-    *("P415", "schedule-not-whole", "compiler", ("waves", "mma")),
-    when={"pipeline": "qr"},
-    good={"block": (128, 128, 32, 256, 32, 256)},
-    bad={"block": (128, 64, 16, 256, 32, 256)},
-)
+@examples(good={"block": (128, 128, 32, 256, 32, 256)}, bad={"block": (128, 64, 16, 256, 32, 256)})
+@_FORWARD.tile_rule("P415", "schedule-not-whole", "compiler", ("waves", "mma"), when={"pipeline": "qr"})
 def check_schedule(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """With hdim_q 256, the matrix instructions of a qr wave in one step must be a multiple of 8.
 
     Why: the pipeline schedules them in groups of 8 for such heads (schedule_gemm0 in block_fmha_pipeline_qr_ks_vs.hpp
     asserts it), if waves have 64 lanes.
-
     Fix: use a larger n0 or k0.
     """
     if tile.hdim_q != _LARGEST_HEAD or arch.wave_size != 64:
@@ -125,14 +112,14 @@ def _count_instructions(config: Config, tile: Tile, arch: Arch) -> int:
     return tile.m0 // m * (tile.n0 // n) * (tile.k0 // min(k, single)) // waves
 
 
-@_FORWARD.rule("P416", "waves-along-n", "device", reads=("pipeline", "waves"), bad={"waves": (1, 4, 1, 4, 1, 1)})
+@examples(bad={"waves": (1, 4, 1, 4, 1, 1)})
+@_FORWARD.rule("P416", "waves-along-n", "device", ("pipeline", "waves"))
 def check_waves_along_n(config: Config, arch: Arch) -> Rejection | None:
     """Both GEMMs must have all their waves along m, the same number.
 
     Why: the maximum and the sum of a row are computed within one wave (block_tile_reduce_sync), and a wave uses its own
     probabilities as operand of the second GEMM. CK Tile copies registers without checking this; some of these configs
     do not compile, others compute wrong results.
-
     Fix: use the same number of waves along m for both, and 1 along n.
     """
     if config.pipeline == "qr_async_trload" or len(config.waves) != 6:
@@ -144,19 +131,14 @@ def check_waves_along_n(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(message, "waves", (m0, 1, 1, m0, 1, 1))
 
 
-@_CLASSIC.rule(
-    *("P417", "other-layout", "device"),
-    reads=("dtype", "mma"),
-    good={"mma": (32, 32, 8, 32, 32, 16)},
-    bad={"mma": (32, 32, 16, 32, 32, 8)},
-)
+@examples(good={"mma": (32, 32, 8, 32, 32, 16)}, bad={"mma": (32, 32, 16, 32, 32, 8)})
+@_CLASSIC.rule("P417", "other-layout", "device", ("dtype", "mma"))
 def check_register_layout(config: Config, arch: Arch) -> Rejection | None:
     """The operand layout of the second GEMM's matrix tile must equal the result layout of the first one's.
 
     Why: probabilities stay in their registers. A lane has 4 neighbouring scores of a row with 16 × 16 tiles, 8 with
     32 × 32 tiles, and 16 with those for fp8; the second GEMM must take as many. CK Tile copies registers without
     checking this (BlockGemmARegBSmemCRegV2 in gemm/block/).
-
     Fix: use a second mma with the same m and n, and k = 16 for 16-bit types and fp32, or k = 32 for fp8.
     """
     if len(config.mma) != 6:
@@ -177,18 +159,16 @@ def format_numbers(numbers: tuple[int, ...]) -> str:
     return " x ".join(map(str, numbers))
 
 
-@_CLASSIC.rule(
-    *("P418", "eight-bit-mma", "compiler"),
-    reads=("dtype", "mma"),
+@examples(
     good={"dtype": "fp8bf16", "mma": (32, 32, 32, 32, 32, 32)},
     bad={"dtype": "fp8bf16", "mma": (32, 32, 16, 32, 32, 32)},
 )
+@_CLASSIC.rule("P418", "eight-bit-mma", "compiler", ("dtype", "mma"))
 def check_eight_bit_mma(config: Config, arch: Arch) -> Rejection | None:
     """With waves of 64 lanes, fp8 needs the matrix tile 32 × 32 × 32, and bf8 has none.
 
     Why: GetQKBlockGemm and GetKVBlockGemm in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp are written for this one,
     and WarpGemmDispatcher in gemm/warp/ has none for bf8 with a result layout that the second GEMM takes.
-
     Fix: use mma 32x32x32 for both GEMMs, or another type.
     """
     qkv = DTYPES[config.dtype].qkv
@@ -201,16 +181,14 @@ def check_eight_bit_mma(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"mma is {format_numbers(config.mma)}, but fp8 needs 32 x 32 x 32 twice", "mma", (32,) * 6)
 
 
-@_PLAIN.tile_rule(
-    *("P421", "keys-not-spread", "compiler", ("dtype", "waves", "mma")),
-    good={"block": (64, 64, 16, 32, 16, 32), "mma": MMA_16},
-    bad={"block": (64, 48, 16, 32, 16, 32), "mma": MMA_16},
+@examples(
+    good={"block": (64, 64, 16, 32, 16, 32), "mma": MMA_16}, bad={"block": (64, 48, 16, 32, 16, 32), "mma": MMA_16}
 )
+@_PLAIN.tile_rule("P421", "keys-not-spread", "compiler", ("dtype", "waves", "mma"))
 def check_key_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share a key tile (with qs, also a query tile) evenly, in whole vectors.
 
     Why: each thread loads the same number of elements of a row at once (MakeKDramTileDistribution in the policies).
-
     Fix: use powers of two for n0 and k0, a larger k0, or fewer waves.
     """
     facts = get_sizes(config, arch)
@@ -223,23 +201,21 @@ def check_key_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     return Rejection(fault, "block") if fault else None
 
 
-@_ASYNC.tile_rule(
-    *("P422", "copies-split", "compiler", ("dtype", "waves", "mma")),
-    bad={"block": (64, 16, 16, 128, 16, 128), "mma": MMA_16},
-)
+@examples(bad={"block": (64, 16, 16, 128, 16, 128), "mma": MMA_16})
+@_ASYNC.tile_rule("P422", "copies-split", "compiler", ("dtype", "waves", "mma"))
 def check_async_copies(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The waves of qr_async must copy a key tile, n0 × k1, in whole copies of whole rows.
 
     Why: in an asynchronous copy, each lane writes 4 bytes (16 on gfx950) to the address after its neighbour's
     (MakeKLdsStoreBlockDescriptor in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp asserts both).
-
     Fix: use a larger n0 or k1, or fewer waves.
     """
     fault = check_async_keys(get_sizes(config, arch))
     return Rejection(fault, "block") if fault else None
 
 
-@_ASYNC.tile_rule("P423", "buffers-taken", "device", bad={"block": (128, 128, 32, 128, 32, 96)})
+@examples(bad={"block": (128, 128, 32, 128, 32, 96)})
+@_ASYNC.tile_rule("P423", "buffers-taken", "device")
 def check_buffer_order(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """With qr_async, k0 must be at most k1, and the first values need another LDS buffer than the last keys.
 
@@ -247,7 +223,6 @@ def check_buffer_order(config: Config, tile: Tile, arch: Arch) -> Rejection | No
     not wait between the last keys and the first values (block_fmha_pipeline_qr_ks_vs_async.hpp): in the same buffer
     (LdsBufferSequence in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp) a fast wave overwrites keys that a slow one
     has not read yet. The compiler checks neither.
-
     Fix: use a k0 of at most k1, or another n0, such as 64 for heads of 96.
     """
     if tile.k0 > tile.k1:
@@ -260,17 +235,13 @@ def check_buffer_order(config: Config, tile: Tile, arch: Arch) -> Rejection | No
     return Rejection(message, "block")
 
 
-@_CLASSIC.tile_rule(
-    *("P424", "values-not-spread", "compiler", ("dtype", "v_layout", "waves", "mma")),
-    good={"block": (128, 128, 32, 160, 32, 128)},
-    bad={"block": (128, 128, 32, 96, 32, 96)},
-)
+@examples(good={"block": (128, 128, 32, 160, 32, 128)}, bad={"block": (128, 128, 32, 96, 32, 96)})
+@_CLASSIC.tile_rule("P424", "values-not-spread", "compiler", ("dtype", "v_layout", "waves", "mma"))
 def check_value_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The threads of a work-group must share a value tile, n1 × k1, evenly, in whole LDS rows.
 
     Why: threads load vectors of a row and write packs of a column to rows across all LDS banks
     (MakeVDramTileDistribution and MakeVLdsBlockDescriptor in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp).
-
     Fix: use a power of two for n1 with pad_hdim_v, another k1, or fewer waves.
     """
     row_major, other_orders = config.v_layout == "row", config.pipeline != "qr_whole_k"

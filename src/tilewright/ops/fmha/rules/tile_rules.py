@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Protocol
 
 from tilewright.ops.fmha.families import BATCH_PREFILL, FAMILIES, FORWARD, USED, HasBlock, get_tile
 from tilewright.ops.rule import Check, Enforcer, Rule
@@ -70,20 +70,16 @@ class Tile(SimpleNamespace):
         return tuple({**vars(self), **numbers}.values())
 
 
-class _Parts(TypedDict, total=False):
-    """The other arguments of `RuleGroup.rule`."""
-
-    good: Mapping[str, Any]
-    bad: Mapping[str, Any]
-    when: Mapping[str, object]
-    arch: str
-
-
 class TileRules(RuleGroup):
     """Rules of configs with the same values, some of which read the numbers of a block by name."""
 
     def tile_rule(
-        self, code: str, slug: str, enforced_by: Enforcer, reads: Sequence[str] = (), **parts: Unpack[_Parts]
+        self,
+        code: str,
+        slug: str,
+        enforced_by: Enforcer,
+        reads: Sequence[str] = (),
+        when: Mapping[str, object] | None = None,
     ) -> Callable[[Check], Rule]:
         """Make a function `check(config, tile, arch)` a rule of the group. It reads the block.
 
@@ -100,6 +96,6 @@ class TileRules(RuleGroup):
                     return None
                 return check(config, Tile(**tile), *others)
 
-            return self.rule(code, slug, enforced_by, reads=("block", *reads), **parts)(check_tile)
+            return self.rule(code, slug, enforced_by, ("block", *reads), when)(check_tile)
 
         return make
