@@ -107,6 +107,7 @@ class AttentionKind(Kind, Computation):
     launcher: str
     profiles: tuple[str, ...]
     tile_rows: Callable[[Mapping[str, int]], int] = _get_m0  # queries in one tile
+    pads_group_queries: bool = True  # its group mode needs pad_q, if it has this field
     step: Callable[[Config, Arch], StepCost]
     # Trials: values that only this kind has, and values that depend on others.
     list_trial_values: Callable[[Config], Iterator[dict[str, Any]]] = _list_none

@@ -42,6 +42,7 @@ FORWARD = parts.make_attention_kind(
     pipelines=("qr", "qr_async", "qr_async_trload", "qr_whole_k", "qs", "v3"),
     outputs=("o", "lse", "randval"),
     has_key_lengths=_has_key_lengths,
+    pads_group_queries=False,
     launcher="Forward",
     launchers=parts.list_launchers("forward"),
     profiles=("flash", "pytorch", "aiter"),

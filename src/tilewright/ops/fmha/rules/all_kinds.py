@@ -10,10 +10,9 @@ from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm.rules import hardware, tiles
 from tilewright.ops.fields import list_fields
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import DOT_DO_O, get_tile
-from tilewright.ops.fmha.resources import lds_bytes, list_gemm_tiles, list_gemm_types, split_triples
+from tilewright.ops.fmha.kind import find_kind, get_tile, list_gemm_types, split_triples
 from tilewright.ops.fmha.rules.examples import COMBINED, GRADIENT
-from tilewright.ops.fmha.rules.tile_rules import TileRules, find_kind
+from tilewright.ops.fmha.rules.tile_rules import TileRules
 from tilewright.ops.rule import Rejection, Rule, make_rule
 from tilewright.ops.rule_forms import examples, one_of
 
@@ -37,10 +36,11 @@ class Gemm:
 def list_gemms(config: Config) -> list[Gemm]:
     """Return each GEMM of a config in the form of ops/block_gemm; none if a list does not have the kind's length."""
     tile, kind = get_tile(config), find_kind(config)
-    if not tile or not len(config.waves) == len(config.mma) == 3 * kind.gemms:
+    if not tile or not len(config.waves) == len(config.mma) == 3 * kind.gemm_count:
         return []
     types, waves, mma = list_gemm_types(config), split_triples(config.waves), split_triples(config.mma)
-    return [Gemm(block, waves[i], mma[i], *types[i]) for block, i in list_gemm_tiles(kind.name, tile)]
+    indices = ((gemm.get_tile(tile), gemm.index) for gemm in kind.gemms)
+    return [Gemm(block, waves[i], mma[i], *types[i]) for block, i in indices]
 
 
 def _name_gemm(fault: Rejection, number: int) -> Rejection:
@@ -119,8 +119,8 @@ def check_gemm_count(config: Config, arch: Arch) -> Rejection | None:
     """
     kind = find_kind(config)
     for name, given in (("waves", len(config.waves)), ("mma", len(config.mma))):
-        if given != 3 * kind.gemms:
-            return Rejection(f"{kind.name} has {3 * kind.gemms} integers in {name}, got {given}", name)
+        if given != 3 * kind.gemm_count:
+            return Rejection(f"{kind.name} has {3 * kind.gemm_count} integers in {name}, got {given}", name)
     return None
 
 
@@ -163,8 +163,9 @@ def check_group_pads(config: Config, arch: Arch) -> Rejection | None:
     the end of the queries from the sizes of its buffers.
     Fix: set pad_q and pad_k.
     """
-    for name in find_kind(config).group_pads:
-        if not getattr(config, name):
+    kind = find_kind(config)
+    for name in ("pad_q", "pad_k") if kind.pads_group_queries else ("pad_k",):
+        if kind.has_field(name) and not getattr(config, name):
             return Rejection(f"sequences of a group may end in a tile, but {name} is False", name, True)
     return None
 
@@ -262,7 +263,7 @@ def check_sink_mask(config: Config, arch: Arch) -> Rejection | None:
 _HOST_WAVE = 64  # lanes of a wave in the compiler's host pass (get_warp_size in ck_tile/core/arch/arch.hpp)
 
 
-@examples(good={"family": DOT_DO_O, "block": (64, 64)}, bad={"family": DOT_DO_O, "block": (32, 64)}, arch="gfx1201")
+@examples(good={"family": "dot_do_o", "block": (64, 64)}, bad={"family": "dot_do_o", "block": (32, 64)}, arch="gfx1201")
 @_ALL.rule("T218", "threads-not-whole", "tilewright", ("family", "block"))
 def check_thread_count(config: Config, arch: Arch) -> Rejection | None:
     """The threads in a block must be a multiple of 64 on every GPU.
@@ -286,7 +287,7 @@ def check_lds_size(config: Config, arch: Arch) -> Rejection | None:
     """
     if any(other.check(config, arch) for other in (check_block_length, check_gemm_count, check_pipeline)):
         return None
-    needed = lds_bytes(config, arch)
+    needed = find_kind(config).lds_bytes(config, arch)
     if needed <= arch.lds.bytes:
         return None
     return Rejection(f"the tiles need {needed:,} bytes of LDS, but {arch.name} has {arch.lds.bytes:,}", "block")

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import DQ_DK_DV
-from tilewright.ops.fmha.resources import split_triples
+from tilewright.ops.fmha.kind import split_triples
 from tilewright.ops.fmha.rules.examples import GRADIENT, GRADIENT_DECODE, GRADIENT_TRLOAD
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
 from tilewright.ops.rule_forms import examples
 
 _TRLOAD_PIPELINES = ("trload_kr_ktr_vr", "trload_qr_qtr_dor")
-_ALL = TileRules({"family": DQ_DK_DV})
-_GRADIENTS = TileRules({"family": DQ_DK_DV}, GRADIENT)
-_TRLOAD = TileRules({"family": DQ_DK_DV, "pipeline": _TRLOAD_PIPELINES}, GRADIENT_TRLOAD, "gfx950")
+_ALL = TileRules({"family": "dq_dk_dv"})
+_GRADIENTS = TileRules({"family": "dq_dk_dv"}, GRADIENT)
+_TRLOAD = TileRules({"family": "dq_dk_dv", "pipeline": _TRLOAD_PIPELINES}, GRADIENT_TRLOAD, "gfx950")
 # One work-group processes all keys of a head, and has all queries in one tile.
-_DECODE = TileRules({"family": DQ_DK_DV, "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
+_DECODE = TileRules({"family": "dq_dk_dv", "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
 
 
 @examples(good={"dtype": "bf16"}, bad={"dtype": "fp8"})

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import CONVERT_DQ, DOT_DO_O, DQ_DK_DV, DTYPES
-from tilewright.ops.fmha.resources.backward import lds_bytes
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.rules.examples import CONVERT, DOT, GRADIENT, GRADIENT_DECODE
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
@@ -26,8 +26,8 @@ _LDS_ROW = 128  # bytes in one row of all LDS banks: 32 of 4 bytes
 _ELEMENT = 2  # bytes of an element, which MakeXTLdsBlockDescriptor assumes for all types
 _ODD_STEP, _ODD_LANES, _ODD_PACK = 32, 16, 2  # heads that are not powers of two: elements, lanes, elements per lane
 _TRLOAD_ROW = 128  # bytes of a row that a wave copies to LDS at once
-_GRADIENTS = TileRules({"family": DQ_DK_DV}, GRADIENT)
-_DECODE = TileRules({"family": DQ_DK_DV, "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
+_GRADIENTS = TileRules({"family": "dq_dk_dv"}, GRADIENT)
+_DECODE = TileRules({"family": "dq_dk_dv", "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
 
 
 @examples(bad={"block": (48, 128, 64, 48, 64, 48, 32, 64, 64)})
@@ -62,14 +62,14 @@ def check_score_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     types = DTYPES[config.dtype]
     rows = tile.n0 * (tile.hdim_q + tile.hdim_v) * find_dtype(types.qkv).storage_bytes
     used = rows + tile.m0 * tile.n0 * find_dtype(types.p).storage_bytes
-    allocated = lds_bytes(config, arch)
+    allocated = find_kind(config).lds_bytes(config, arch)
     if used <= allocated:
         return None
     return Rejection(f"scores end at {used:,} bytes of LDS, but {allocated:,} are allocated", "block")
 
 
 @examples(bad={"block": (96, 64)})
-@TileRules({"family": DOT_DO_O}, DOT).tile_rule("P477", "rows-not-shared", "compiler", ("dtype",))
+@TileRules({"family": "dot_do_o"}, DOT).tile_rule("P477", "rows-not-shared", "compiler", ("dtype",))
 def check_dot_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
@@ -85,7 +85,7 @@ def check_dot_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
 
 
 @examples(bad={"block": (256, 8, 64, 64)})
-@TileRules({"family": CONVERT_DQ}, CONVERT).tile_rule("P478", "sums-not-shared", "compiler")
+@TileRules({"family": "convert_dq"}, CONVERT).tile_rule("P478", "sums-not-shared", "compiler")
 def check_convert_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 

@@ -11,10 +11,11 @@ import functools
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, DTYPES, FORWARD, PAGEDKV, SPLITKV
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.rules import forward, forward_tiles
 from tilewright.ops.fmha.rules.examples import APPEND, MMA_16, PAGED, PREFILL, SPLIT
-from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules, find_kind
+from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection, Rule
 from tilewright.ops.rule_forms import Overlay, examples, join_rules
 
@@ -30,7 +31,7 @@ def _see_as_forward(config: Config) -> Overlay | None:
     """The forward kernel with the same policy."""
     if config.pipeline not in find_kind(config).pipelines:
         return None
-    return Overlay(config, family=FORWARD, pipeline="qr_async" if config.pipeline == "qr_async" else "qr")
+    return Overlay(config, family="forward", pipeline="qr_async" if config.pipeline == "qr_async" else "qr")
 
 
 def _name_forward_rule(code: str, fault: Rejection, _: int) -> Rejection:
@@ -40,7 +41,7 @@ def _name_forward_rule(code: str, fault: Rejection, _: int) -> Rejection:
 
 def _apply(*rules: Rule, pipelines: tuple[str, ...] = (*_IN_REGISTERS, _THROUGH_LDS)) -> list[Rule]:
     """Forward rules for kernels over caches with one of these pipelines."""
-    limits = {"family": (SPLITKV, PAGEDKV, BATCH_PREFILL), "pipeline": pipelines}
+    limits = {"family": ("splitkv", "pagedkv", "batch_prefill"), "pipeline": pipelines}
     return [
         each.on(_see_as_forward, when=limits, report=functools.partial(_name_forward_rule, each.code)) for each in rules
     ]
@@ -127,8 +128,8 @@ check_forward_skip_and_dropout = join_rules(
     fix=f"{_FIX}.",
 )
 
-_CACHES = TileRules({"family": (SPLITKV, PAGEDKV, APPENDKV, BATCH_PREFILL)}, PAGED)
-_APPEND = TileRules({"family": APPENDKV}, APPEND)
+_CACHES = TileRules({"family": ("splitkv", "pagedkv", "appendkv", "batch_prefill")}, PAGED)
+_APPEND = TileRules({"family": "appendkv"}, APPEND)
 
 
 @examples(good={"pad_k": False, "mask_form": "any"}, bad={"pad_k": False})
@@ -147,15 +148,15 @@ def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
     if config.bias == "elementwise" or config.v_layout == "col":
         rows = "the bias" if config.bias == "elementwise" else "transposed values"
         return Rejection(f"rows of {rows} may end inside a tile, but pad_k is False", "pad_k", True)
-    masked = config.mask_form != "none" and not kind.lists_tokens
+    masked = config.mask_form != "none" and not kind.lists_pages
     uneven = config.uneven_splits and kind.has_field("uneven_splits")
-    if masked or uneven or not kind.gemms:
+    if masked or uneven or kind.appends:
         return None
     return Rejection("sequences of a cache may end inside a tile, but pad_k is False", "pad_k", True)
 
 
 @examples(bad={"paged": False})
-@TileRules({"family": BATCH_PREFILL}, PREFILL).rule("P441", "no-pages", "tilewright", when={"paged": False})
+@TileRules({"family": "batch_prefill"}, PREFILL).rule("P441", "no-pages", "tilewright", when={"paged": False})
 def check_pages(config: Config, arch: Arch) -> Rejection | None:
     """batch_prefill needs paged.
 

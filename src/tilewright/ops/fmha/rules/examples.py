@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.ops.fmha.families import (
-    APPENDKV,
-    BATCH_PREFILL,
-    COMBINE,
-    CONVERT_DQ,
-    DOT_DO_O,
-    DQ_DK_DV,
-    PAGEDKV,
-    SPLITKV,
-)
-
 MMA_16 = (16, 16, 16, 16, 16, 16)
 
 ASYNC = dict[str, Any](pipeline="qr_async", pad_hdim_q=8, pad_hdim_v=8)
@@ -23,19 +12,19 @@ V3 = dict[str, Any](
 )
 TRLOAD = dict[str, Any](pipeline="qr_async_trload", block=(64, 64, 64, 64, 32, 64), mma=(16, 16, 32, 16, 16, 32))
 
-SPLIT = dict[str, Any](family=SPLITKV, uneven_splits=True)
+SPLIT = dict[str, Any](family="splitkv", uneven_splits=True)
 SPLIT_NWARP: dict[str, Any] = SPLIT | dict[str, Any](
     pipeline="qr_nwarp_sshuffle", block=(16, 64, 32, 128, 32, 128), waves=(1, 4, 1, 1, 4, 1), mma=MMA_16
 )
 COMBINED = dict[str, Any](
-    family=COMBINE, pipeline="combine", block=(32, 128), waves=(), mma=(), pad_k=False, log_max_splits=3
+    family="combine", pipeline="combine", block=(32, 128), waves=(), mma=(), pad_k=False, log_max_splits=3
 )
-PAGED = dict[str, Any](family=PAGEDKV, pipeline="qr_pagedkv", paged=True)
-PREFILL = dict[str, Any](family=BATCH_PREFILL, pipeline="qr_async", paged=True, pad_hdim_q=8, pad_hdim_v=8)
-APPEND = dict[str, Any](family=APPENDKV, pipeline="appendkv", block=(64, 64, 128, 128), waves=(), mma=())
+PAGED = dict[str, Any](family="pagedkv", pipeline="qr_pagedkv", paged=True)
+PREFILL = dict[str, Any](family="batch_prefill", pipeline="qr_async", paged=True, pad_hdim_q=8, pad_hdim_v=8)
+APPEND = dict[str, Any](family="appendkv", pipeline="appendkv", block=(64, 64, 128, 128), waves=(), mma=())
 
 GRADIENT_TILE = dict[str, Any](
-    family=DQ_DK_DV,
+    family="dq_dk_dv",
     pipeline="kr_ktr_vr",
     block=(32, 128, 64, 32, 64, 32, 32, 64, 64),
     waves=(1, 4, 1, 4, 1, 1, 1, 4, 1),
@@ -47,5 +36,5 @@ GRADIENT_TRLOAD: dict[str, Any] = GRADIENT | {"pipeline": "trload_kr_ktr_vr"}
 GRADIENT_DECODE: dict[str, Any] = GRADIENT | dict[str, Any](
     pipeline="trload_qr_qtr_dor", block=(32, 32, 64, 32, 64, 32, 32, 64, 64), max_seqlen_q=32, waves=(1,) * 9
 )
-DOT = dict[str, Any](family=DOT_DO_O, pipeline=DOT_DO_O, block=(64, 64), waves=(), mma=(), pad_k=False)
-CONVERT: dict[str, Any] = DOT | dict[str, Any](family=CONVERT_DQ, pipeline=CONVERT_DQ, block=(64, 64, 64, 64))
+DOT = dict[str, Any](family="dot_do_o", pipeline="dot_do_o", block=(64, 64), waves=(), mma=(), pad_k=False)
+CONVERT: dict[str, Any] = DOT | dict[str, Any](family="convert_dq", pipeline="convert_dq", block=(64, 64, 64, 64))

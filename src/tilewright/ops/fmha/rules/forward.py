@@ -9,21 +9,21 @@ from collections.abc import Mapping
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import BATCH_PREFILL, DTYPES, FORWARD
+from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.resources.forward import count_drawn_rows, get_dropout_room, get_sizes, v_pixels
 from tilewright.ops.fmha.rules.examples import ASYNC, COMBINED, MMA_16, TRLOAD
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
 from tilewright.ops.rule_forms import examples
 
-_FORWARD = TileRules({"family": FORWARD})
-_ASYNC = TileRules({"family": FORWARD, "pipeline": "qr_async"}, ASYNC)
+_FORWARD = TileRules({"family": "forward"})
+_ASYNC = TileRules({"family": "forward", "pipeline": "qr_async"}, ASYNC)
 
 # The only tile that is correct; tested on the emulated gfx942 with masks, bias, ALiBi and dropout. Seven others were
 # wrong.
 _WHOLE_K_TILE = {"block": (64, 64, 16, 32, 16, 32), "waves": (4, 1, 1, 4, 1, 1), "mma": MMA_16}
 _WHOLE_K_FORM: Mapping[str, object] = {**_WHOLE_K_TILE, "soft_cap": False, "v_layout": "row"}
-_WHOLE_K = TileRules({"family": FORWARD, "pipeline": "qr_whole_k"}, {"pipeline": "qr_whole_k", **_WHOLE_K_TILE})
+_WHOLE_K = TileRules({"family": "forward", "pipeline": "qr_whole_k"}, {"pipeline": "qr_whole_k", **_WHOLE_K_TILE})
 
 
 @examples(bad={"block": (64, 64, 32, 64, 32, 64)})
@@ -202,7 +202,7 @@ def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
 
 
 @examples(good={"dropout": True}, bad={"dtype": "fp8bf16", "dropout": True, "mma": (32,) * 6})
-@TileRules({"family": (FORWARD, BATCH_PREFILL), "dropout": True}).rule(
+@TileRules({"family": ("forward", "batch_prefill"), "dropout": True}).rule(
     "P481", "eight-bit-dropout", "compiler", ("dtype",)
 )
 def check_eight_bit_dropout(config: Config, arch: Arch) -> Rejection | None:

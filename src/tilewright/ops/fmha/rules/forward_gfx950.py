@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import FORWARD
 from tilewright.ops.fmha.resources.forward import PREFILL_ROWS, get_sizes, loaded_hdim
 from tilewright.ops.fmha.resources.tile_distribution import check_copied_tile, check_row_tile
 from tilewright.ops.fmha.rules.examples import MMA_16, TRLOAD, V3
@@ -16,8 +15,8 @@ from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
 from tilewright.ops.rule_forms import examples
 
-_V3 = TileRules({"family": FORWARD, "pipeline": "v3"}, V3, "gfx950")
-_TRLOAD = TileRules({"family": FORWARD, "pipeline": "qr_async_trload"}, TRLOAD, "gfx950")
+_V3 = TileRules({"family": "forward", "pipeline": "v3"}, V3, "gfx950")
+_TRLOAD = TileRules({"family": "forward", "pipeline": "qr_async_trload"}, TRLOAD, "gfx950")
 _WHOLE_HEAD_FROM = 64  # block_fmha_pipeline_qr_ks_vs_async_trload.hpp, kKLoadOnce
 _READS_WAITED_FOR = 15  # core/arch/arch.hpp, WaitcntLayoutLegacy::LGKM_MASK
 

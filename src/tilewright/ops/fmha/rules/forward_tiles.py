@@ -5,7 +5,8 @@ from __future__ import annotations
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import DTYPES, FORWARD, get_tile
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import get_tile
 from tilewright.ops.fmha.resources.forward import get_sizes
 from tilewright.ops.fmha.resources.tile_distribution import (
     check_async_keys,
@@ -18,12 +19,12 @@ from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
 from tilewright.ops.rule_forms import divides, examples
 
-_FORWARD = TileRules({"family": FORWARD})
-_ASYNC = TileRules({"family": FORWARD, "pipeline": "qr_async"}, ASYNC)
+_FORWARD = TileRules({"family": "forward"})
+_ASYNC = TileRules({"family": "forward", "pipeline": "qr_async"}, ASYNC)
 # Pipelines with the policy of block_fmha_pipeline_qx_ks_vs_custom_policy.hpp, or one derived from it.
-_CLASSIC = TileRules({"family": FORWARD, "pipeline": ("qr", "qr_async", "qr_whole_k", "qs")})
+_CLASSIC = TileRules({"family": "forward", "pipeline": ("qr", "qr_async", "qr_whole_k", "qs")})
 # Of these, the pipelines without asynchronous copies.
-_PLAIN = TileRules({"family": FORWARD, "pipeline": ("qr", "qr_whole_k", "qs")})
+_PLAIN = TileRules({"family": "forward", "pipeline": ("qr", "qr_whole_k", "qs")})
 # tile_fmha_shape.hpp, ceil_to_qualified_tile_length: the sizes that are not powers of two.
 _ODD_HEADS = (48, 96, 160, 192)
 _LARGEST_HEAD = 256

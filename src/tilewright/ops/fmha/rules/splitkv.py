@@ -5,16 +5,16 @@ from __future__ import annotations
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import COMBINE, DTYPES, SPLITKV
+from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.resources.forward import loaded_hdim
 from tilewright.ops.fmha.rules.examples import APPEND, COMBINED, SPLIT, SPLIT_NWARP
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
 from tilewright.ops.rule_forms import examples
 
-_SPLIT = TileRules({"family": SPLITKV}, SPLIT)
-_NWARP = TileRules({"family": SPLITKV, "pipeline": "qr_nwarp_sshuffle"}, SPLIT_NWARP)
-_COMBINE = TileRules({"family": COMBINE}, COMBINED)
+_SPLIT = TileRules({"family": "splitkv"}, SPLIT)
+_NWARP = TileRules({"family": "splitkv", "pipeline": "qr_nwarp_sshuffle"}, SPLIT_NWARP)
+_COMBINE = TileRules({"family": "combine"}, COMBINED)
 # pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: a wave's lanes along a row of LSE.
 _LSE_LANES = 8
 _SUMS_OF_A_LANE = 4  # 16 bytes of fp32

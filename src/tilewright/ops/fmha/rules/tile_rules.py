@@ -1,53 +1,14 @@
-"""Rules on the numbers of a work-group's tile, and the facts about kinds of kernels that rules need."""
+"""Rules on the numbers of a work-group's tile."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Protocol
 
-from tilewright.ops.fmha.families import BATCH_PREFILL, FAMILIES, FORWARD, USED, HasBlock, get_tile
+from tilewright.ops.fmha.kind import HasBlock, find_kind, get_tile
 from tilewright.ops.rule import Check, Enforcer, Rule
 from tilewright.ops.rule_forms import RuleGroup
-
-
-@dataclass(frozen=True, slots=True)
-class KindFacts:
-    """The facts about a kind: its labels of a block, its number of GEMMs, its pipelines, and its optional fields."""
-
-    name: str
-    block: tuple[str, ...]
-    gemms: int
-    pipelines: tuple[str, ...]
-    fields: tuple[str, ...]
-    group_pads: tuple[str, ...]  # those without which it would read beyond a sequence of a group
-    lists_tokens: bool  # finds each key in a list of one-token pages
-
-    def has_field(self, name: str) -> bool:
-        return name in self.fields
-
-
-def _collect_facts(name: str) -> KindFacts:
-    family, fields = FAMILIES[name], USED[name]
-    pads = tuple(pad for pad in ("pad_q", "pad_k") if pad in fields and (name, pad) != (FORWARD, "pad_q"))
-    return KindFacts(name, family.block, family.gemms, family.pipelines, fields, pads, name == BATCH_PREFILL)
-
-
-_KINDS = {name: _collect_facts(name) for name in FAMILIES}
-
-
-class HasFamily(Protocol):
-    """A config, or a part of one, with a family."""
-
-    @property
-    def family(self) -> str: ...
-
-
-def find_kind(config: HasFamily) -> KindFacts:
-    """The facts about the kind of a config's kernel."""
-    return _KINDS[config.family]
 
 
 class Tile(SimpleNamespace):
@@ -91,7 +52,7 @@ class TileRules(RuleGroup):
         def make(check: Check) -> Rule:
             @functools.wraps(check)
             def check_tile(config: HasBlock, *others: object) -> object:
-                tile, length = get_tile(config), 3 * find_kind(config).gemms
+                tile, length = get_tile(config), 3 * find_kind(config).gemm_count
                 if not tile or any(len(getattr(config, name)) != length for name in lists):
                     return None
                 return check(config, Tile(**tile), *others)
