@@ -7,18 +7,7 @@ rule has a field `enforced_by`; `make truth` compares the rules with the compile
 
 from __future__ import annotations
 
-from tilewright.ops.fmha.rules import (
-    all_kinds,
-    backward,
-    backward_tiles,
-    caches,
-    forward,
-    forward_gfx950,
-    forward_tiles,
-    splitkv,
-)
+from tilewright.ops.fmha.rules import all_kinds, backward, caches, forward, forward_tiles
 from tilewright.ops.rule import Rule, collect_rules
 
-RULES: tuple[Rule, ...] = collect_rules(
-    all_kinds, forward, forward_tiles, forward_gfx950, caches, splitkv, backward, backward_tiles
-)
+RULES: tuple[Rule, ...] = collect_rules(all_kinds, forward, forward_tiles, caches, backward)

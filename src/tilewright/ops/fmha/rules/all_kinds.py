@@ -69,8 +69,7 @@ def check_thread_limit(config: Config, arch: Arch) -> Rejection | None:
     """A work-group must not have more threads than the GPU allows.
 
     Why: the hardware cannot start a larger one. The compiler does not check it.
-    Fix: use fewer waves, or fewer threads if the block includes them.
-    """
+    Fix: use fewer waves, or fewer threads if the block includes them."""
     threads, field = get_tile(config).get("threads", 0), "block"
     if not threads and config.waves:
         threads, field = max(w.m * w.n * w.k for w in split_triples(config.waves)) * arch.wave_size, "waves"
@@ -86,8 +85,7 @@ def check_pipeline(config: Config, arch: Arch) -> Rejection | None:
     """The pipeline must be one of the family's.
 
     Why: a family's kernel only works with the pipelines that were written for it.
-    Fix: use one of the family's pipelines.
-    """
+    Fix: use one of the family's pipelines."""
     kind, pipeline = find_kind(config), config.pipeline
     if pipeline in kind.pipelines:
         return None
@@ -101,8 +99,7 @@ def check_block_length(config: Config, arch: Arch) -> Rejection | None:
     """A block must have as many integers as the family's block has names.
 
     Why: each integer has its own meaning.
-    Fix: pass the integers that the message lists.
-    """
+    Fix: pass the integers that the message lists."""
     kind, given = find_kind(config), len(config.block)
     if given == len(kind.block):
         return None
@@ -115,8 +112,7 @@ def check_gemm_count(config: Config, arch: Arch) -> Rejection | None:
     """Waves and mma must have three integers for each GEMM of the family.
 
     Why: each GEMM has its own waves and matrix instruction. The five GEMMs of gradients share three of them.
-    Fix: pass three integers for each GEMM, or none if the family has no GEMM.
-    """
+    Fix: pass three integers for each GEMM, or none if the family has no GEMM."""
     kind = find_kind(config)
     for name, given in (("waves", len(config.waves)), ("mma", len(config.mma))):
         if given != 3 * kind.gemm_count:
@@ -131,12 +127,9 @@ def check_equal_waves(config: Config, arch: Arch) -> Rejection | None:
 
     Why: one work-group computes them one after another (fmha/pipeline/tile_fmha_shape.hpp asserts that the counts
     divide each other).
-    Fix: distribute the same number of waves along m and n of each GEMM.
-    """
+    Fix: distribute the same number of waves along m and n of each GEMM."""
     counts = [w.m * w.n * w.k for w in split_triples(config.waves)]
-    if len(set(counts)) <= 1:
-        return None
-    return Rejection(f"the GEMMs have {', '.join(map(str, counts))} waves", "waves")
+    return None if len(set(counts)) <= 1 else Rejection(f"the GEMMs have {', '.join(map(str, counts))} waves", "waves")
 
 
 @examples(bad={"waves": (2, 1, 2, 2, 1, 2)})
@@ -146,8 +139,7 @@ def check_waves_along_k(config: Config, arch: Arch) -> Rejection | None:
 
     Why: no pipeline splits a sum among waves. Waves along k repeat the work of others: results are correct, but a part
     of the work-group is wasted.
-    Fix: use 1 wave along k.
-    """
+    Fix: use 1 wave along k."""
     for number, waves in enumerate(split_triples(config.waves)):
         if waves.k != 1:
             return Rejection(f"GEMM {number} has {waves.k} waves along k, must have 1", "waves")
@@ -161,8 +153,7 @@ def check_group_pads(config: Config, arch: Arch) -> Rejection | None:
 
     Why: sequences may end inside a tile, and the following keys belong to the next sequence. A forward kernel knows
     the end of the queries from the sizes of its buffers.
-    Fix: set pad_q and pad_k.
-    """
+    Fix: set pad_q and pad_k."""
     kind = find_kind(config)
     for name in ("pad_q", "pad_k") if kind.pads_group_queries else ("pad_k",):
         if kind.has_field(name) and not getattr(config, name):
@@ -192,8 +183,7 @@ def check_bias_gradient(config: Config, arch: Arch) -> Rejection | None:
 
     Why: only an elementwise bias is a tensor of variables; ALiBi's slopes are constants. CK Tile still compiles such
     kernels.
-    Fix: use bias elementwise, or leave bias_gradient out.
-    """
+    Fix: use bias elementwise, or leave bias_gradient out."""
     return Rejection(f"bias_gradient is set with bias {config.bias}", "bias", "elementwise")
 
 
@@ -255,8 +245,7 @@ def check_sink_mask(config: Config, arch: Arch) -> Rejection | None:
     """Sinks need a mask.
 
     Why: sinks are keys that a window does not hide. Without a mask no key is hidden, and no problem has both.
-    Fix: set mask_form, or leave sink out.
-    """
+    Fix: set mask_form, or leave sink out."""
     return Rejection(f"sink is {config.sink}, but mask_form is none", "mask_form", "any") if config.sink else None
 
 
@@ -269,8 +258,7 @@ def check_thread_count(config: Config, arch: Arch) -> Rejection | None:
     """The threads in a block must be a multiple of 64 on every GPU.
 
     Why: CK Tile also asserts whole waves in the host pass, which does not know the GPU and assumes waves of 64 lanes.
-    Fix: use a multiple of 64 threads.
-    """
+    Fix: use a multiple of 64 threads."""
     threads = get_tile(config).get("threads", _HOST_WAVE)
     if threads % _HOST_WAVE == 0:
         return None
@@ -283,8 +271,7 @@ def check_lds_size(config: Config, arch: Arch) -> Rejection | None:
     """The tiles of a work-group must fit into LDS.
 
     Why: a work-group cannot use more LDS than the GPU has.
-    Fix: reduce k0 and k1 first, then n0.
-    """
+    Fix: reduce k0 and k1 first, then n0."""
     if any(other.check(config, arch) for other in (check_block_length, check_gemm_count, check_pipeline)):
         return None
     needed = find_kind(config).lds_bytes(config, arch)

@@ -7,13 +7,8 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import get_tile
+from tilewright.ops.fmha.resources import tile_distribution
 from tilewright.ops.fmha.resources.forward import get_sizes
-from tilewright.ops.fmha.resources.tile_distribution import (
-    check_async_keys,
-    check_row_tile,
-    check_value_tile,
-    list_buffer_order,
-)
 from tilewright.ops.fmha.rules.examples import ASYNC, MMA_16
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
@@ -38,8 +33,7 @@ def check_head_size(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The tile's hdim_q must be a power of two up to 256, or 48, 96, 160 or 192.
 
     Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp supports no others, and pipelines assert the limit of 256.
-    Fix: use the next larger size, with pad_hdim_q.
-    """
+    Fix: use the next larger size, with pad_hdim_q."""
     hdim = tile.hdim_q
     if hdim in _ODD_HEADS or (hdim & (hdim - 1) == 0 and hdim <= _LARGEST_HEAD):
         return None
@@ -76,8 +70,7 @@ def check_step_count(config: Config, tile: Tile, arch: Arch) -> Rejection | None
     """The pipelines qr, qs and qr_whole_k need at least two steps over a head, qr_whole_k also over a tile's keys.
 
     Why: they load the next step while they compute one, and have no code for a single step (they assert it).
-    Fix: use a smaller k0 or k1.
-    """
+    Fix: use a smaller k0 or k1."""
     if tile.hdim_q // tile.k0 < 2:
         return Rejection(f"{config.pipeline} needs two steps over hdim_q = {tile.hdim_q}, k0 is {tile.k0}", "block")
     if config.pipeline == "qr_whole_k" and tile.n0 // tile.k1 < 2:
@@ -92,8 +85,7 @@ def check_schedule(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
 
     Why: the pipeline schedules them in groups of 8 for such heads (schedule_gemm0 in block_fmha_pipeline_qr_ks_vs.hpp
     asserts it), if waves have 64 lanes.
-    Fix: use a larger n0 or k0.
-    """
+    Fix: use a larger n0 or k0."""
     if tile.hdim_q != _LARGEST_HEAD or arch.wave_size != 64:
         return None
     count = _count_instructions(config, tile, arch)
@@ -121,8 +113,7 @@ def check_waves_along_n(config: Config, arch: Arch) -> Rejection | None:
     Why: the maximum and the sum of a row are computed within one wave (block_tile_reduce_sync), and a wave uses its own
     probabilities as operand of the second GEMM. CK Tile copies registers without checking this; some of these configs
     do not compile, others compute wrong results.
-    Fix: use the same number of waves along m for both, and 1 along n.
-    """
+    Fix: use the same number of waves along m for both, and 1 along n."""
     if config.pipeline == "qr_async_trload" or len(config.waves) != 6:
         return None
     m0, n0, _, m1, n1, _ = config.waves
@@ -140,8 +131,7 @@ def check_register_layout(config: Config, arch: Arch) -> Rejection | None:
     Why: probabilities stay in their registers. A lane has 4 neighbouring scores of a row with 16 × 16 tiles, 8 with
     32 × 32 tiles, and 16 with those for fp8; the second GEMM must take as many. CK Tile copies registers without
     checking this (BlockGemmARegBSmemCRegV2 in gemm/block/).
-    Fix: use a second mma with the same m and n, and k = 16 for 16-bit types and fp32, or k = 32 for fp8.
-    """
+    Fix: use a second mma with the same m and n, and k = 16 for 16-bit types and fp32, or k = 32 for fp8."""
     if len(config.mma) != 6:
         return None
     first, second = config.mma[:3], config.mma[3:]
@@ -170,8 +160,7 @@ def check_eight_bit_mma(config: Config, arch: Arch) -> Rejection | None:
 
     Why: GetQKBlockGemm and GetKVBlockGemm in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp are written for this one,
     and WarpGemmDispatcher in gemm/warp/ has none for bf8 with a result layout that the second GEMM takes.
-    Fix: use mma 32x32x32 for both GEMMs, or another type.
-    """
+    Fix: use mma 32x32x32 for both GEMMs, or another type."""
     qkv = DTYPES[config.dtype].qkv
     if arch.wave_size != 64 or qkv not in ("fp8", "bf8"):
         return None
@@ -190,12 +179,11 @@ def check_key_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     """The threads of a work-group must share a key tile (with qs, also a query tile) evenly, in whole vectors.
 
     Why: each thread loads the same number of elements of a row at once (MakeKDramTileDistribution in the policies).
-    Fix: use powers of two for n0 and k0, a larger k0, or fewer waves.
-    """
+    Fix: use powers of two for n0 and k0, a larger k0, or fewer waves."""
     facts = get_sizes(config, arch)
-    fault = check_row_tile(facts, "the key", tile.n0, tile.k0)
+    fault = tile_distribution.check_row_tile(facts, "the key", tile.n0, tile.k0)
     if fault is None and config.pipeline == "qs":
-        fault = check_row_tile(facts, "the query", tile.m0, tile.k0)
+        fault = tile_distribution.check_row_tile(facts, "the query", tile.m0, tile.k0)
     each, packed = tile.n0 * tile.k0 // facts.threads, 8 // facts.size
     if fault is None and config.pipeline == "qr_whole_k" and min(facts.pack, each) % packed:
         fault = f"each thread loads {each} elements of the key tile, fewer than the {packed} of a pack in LDS"
@@ -209,9 +197,8 @@ def check_async_copies(config: Config, tile: Tile, arch: Arch) -> Rejection | No
 
     Why: in an asynchronous copy, each lane writes 4 bytes (16 on gfx950) to the address after its neighbour's
     (MakeKLdsStoreBlockDescriptor in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp asserts both).
-    Fix: use a larger n0 or k1, or fewer waves.
-    """
-    fault = check_async_keys(get_sizes(config, arch))
+    Fix: use a larger n0 or k1, or fewer waves."""
+    fault = tile_distribution.check_async_keys(get_sizes(config, arch))
     return Rejection(fault, "block") if fault else None
 
 
@@ -224,12 +211,11 @@ def check_buffer_order(config: Config, tile: Tile, arch: Arch) -> Rejection | No
     not wait between the last keys and the first values (block_fmha_pipeline_qr_ks_vs_async.hpp): in the same buffer
     (LdsBufferSequence in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp) a fast wave overwrites keys that a slow one
     has not read yet. The compiler checks neither.
-    Fix: use a k0 of at most k1, or another n0, such as 64 for heads of 96.
-    """
+    Fix: use a k0 of at most k1, or another n0, such as 64 for heads of 96."""
     if tile.k0 > tile.k1:
         return Rejection(f"k0 = {tile.k0} is above k1 = {tile.k1}, the buffer width of qr_async", "block")
     over_head, over_keys = tile.hdim_q // tile.k0, tile.n0 // tile.k1
-    order = list_buffer_order(over_head, over_keys)
+    order = tile_distribution.list_buffer_order(over_head, over_keys)
     if not over_head or not over_keys or order[over_head - 1] != order[over_head]:
         return None
     message = f"with {over_head} steps over a head and {over_keys} over keys, the last keys are overwritten"
@@ -243,8 +229,7 @@ def check_value_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | N
 
     Why: threads load vectors of a row and write packs of a column to rows across all LDS banks
     (MakeVDramTileDistribution and MakeVLdsBlockDescriptor in block_fmha_pipeline_qx_ks_vs_custom_policy.hpp).
-    Fix: use a power of two for n1 with pad_hdim_v, another k1, or fewer waves.
-    """
+    Fix: use a power of two for n1 with pad_hdim_v, another k1, or fewer waves."""
     row_major, other_orders = config.v_layout == "row", config.pipeline != "qr_whole_k"
-    fault = check_value_tile(get_sizes(config, arch), row_major=row_major, other_orders=other_orders)
+    fault = tile_distribution.check_value_tile(get_sizes(config, arch), row_major=row_major, other_orders=other_orders)
     return Rejection(fault, "block") if fault else None
