@@ -47,8 +47,8 @@ def examples(
     """Set the examples of a group's rule, as changes of the group's example, and the GPU that they are for."""
 
     def complete(found: Rule) -> Rule:
-        changed = {"good": {**found.good, **(good or {})}, "bad": {**found.bad, **bad}}
-        return dataclasses.replace(found, arch=arch or found.arch, **changed)
+        passing = {**found.good, **(good or {})}
+        return dataclasses.replace(found, good=passing, bad={**found.bad, **bad}, arch=arch or found.arch)
 
     return complete
 

@@ -27,11 +27,19 @@ _SAME = ("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "determin
 # CK Tile has 32-bit strides, and 32-bit counts of the tokens that a work-group addresses.
 _BEYOND = 2**31
 _WIDEST = (_BEYOND - 1) // 4
-_ATTENTION = ("forward", "pagedkv", "splitkv", "batch_prefill")
+_ATTENTION_KINDS = ("forward", "pagedkv", "splitkv", "batch_prefill")
 
 _ALL = TileRules()
+_UNPADDED = TileRules({"mode": "batch", "pad_q": False})
+_UNPADDED_KEYS = TileRules({"family": ("forward", "appendkv"), "mode": "batch", "pad_k": False})
+_ATTENTION = TileRules({"family": _ATTENTION_KINDS})
 # Kernels that compute scores: products of queries and keys.
-_SCORING = TileRules({"family": (*_ATTENTION, "dq_dk_dv")})
+_SCORING = TileRules({"family": (*_ATTENTION_KINDS, "dq_dk_dv")})
+_PAGED = TileRules({"family": (*_ATTENTION_KINDS, "dq_dk_dv", "appendkv")})
+_SPLIT = TileRules({"family": (*_ATTENTION_KINDS, "combine")})
+_APPEND = TileRules({"family": "appendkv"})
+_GRADIENTS = TileRules({"family": ("dq_dk_dv", "convert_dq")})
+_V3 = TileRules({"family": "forward", "pipeline": "v3"}, V3, "gfx950")
 
 
 @examples(bad={"problem": {"dtype": "bf16"}})
@@ -90,10 +98,7 @@ def check_head_size(config: Config, problem: Problem, arch: Arch) -> Rejection |
 
 
 @examples(good={"problem": {"seqlen_q": 100}}, bad={"pad_q": False, "problem": {"seqlen_q": 100, "seqlen_k": 128}})
-@_ALL.rule(
-    *("S604", "queries-not-tiled", "supports", ("family", "block", "merge_heads", "rotary")),
-    when={"mode": "batch", "pad_q": False},
-)
+@_UNPADDED.rule("S604", "queries-not-tiled", "supports", ("family", "block", "merge_heads", "rotary"))
 def check_query_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Without pad_q the number of queries must be a multiple of the tile.
 
@@ -115,9 +120,7 @@ def count_query_rows(config: Config, problem: Problem) -> int:
 
 
 @examples(good={"problem": {"seqlen_k": 100}}, bad={"pad_k": False, "problem": {"seqlen_k": 100}})
-@TileRules({"family": ("forward", "appendkv"), "mode": "batch", "pad_k": False}).tile_rule(
-    "S605", "keys-not-tiled", "supports"
-)
+@_UNPADDED_KEYS.tile_rule("S605", "keys-not-tiled", "supports")
 def check_key_count(config: Config, tile: Tile, problem: Problem, arch: Arch) -> Rejection | None:
     """Without pad_k the number of keys must be a multiple of the tile.
 
@@ -174,7 +177,7 @@ def check_dropout(config: Config, problem: Problem, arch: Arch) -> Rejection | N
 
 
 @examples(bad={"problem": {"page_size": 64}})
-@TileRules({"family": (*_ATTENTION, "dq_dk_dv", "appendkv")}).tile_rule("S609", "other-pages", "supports", ("paged",))
+@_PAGED.tile_rule("S609", "other-pages", "supports", ("paged",))
 def check_page_size(config: Config, tile: Tile, problem: Problem, arch: Arch) -> Rejection | None:
     """Pages need a kernel with a page table, and a page size that suits its tiles.
 
@@ -196,9 +199,7 @@ def check_page_size(config: Config, tile: Tile, problem: Problem, arch: Arch) ->
 
 
 @examples(bad={"problem": {"num_splits": 2}})
-@TileRules({"family": ("forward", "pagedkv", "batch_prefill", "splitkv", "combine")}).rule(
-    "S610", "other-splits", "supports", ("mode", "uneven_splits", "log_max_splits")
-)
+@_SPLIT.rule("S610", "other-splits", "supports", ("mode", "uneven_splits", "log_max_splits"))
 def check_split_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Only splitkv and combine support splits, and only the number that they were built for.
 
@@ -234,7 +235,7 @@ def check_max_queries(config: Config, problem: Problem, arch: Arch) -> Rejection
 
 
 @examples(bad={"problem": {"min_seqlen_q": 2}})
-@TileRules({"family": _ATTENTION, "skip_min_seqlen_q": False}).rule("S612", "no-skipping", "supports")
+@_ATTENTION.rule("S612", "no-skipping", "supports", when={"skip_min_seqlen_q": False})
 def check_skipping(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Skipping short sequences needs a kernel with skip_min_seqlen_q.
 
@@ -251,7 +252,7 @@ def check_skipping(config: Config, problem: Problem, arch: Arch) -> Rejection | 
         "problem": {"family": "appendkv", "rotary": "half", "rotary_dim": 24, "seqlen_new": 64},
     }
 )
-@TileRules({"family": "appendkv"}).rule("S613", "rotary-size", "supports", ("rotary", "dtype"))
+@_APPEND.rule("S613", "rotary-size", "supports", ("rotary", "dtype"))
 def check_rotary_size(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """The rotated size must be a multiple of a thread's vector, and appendkv needs at least one new token.
 
@@ -296,9 +297,7 @@ def _find_large_stride(problem: Problem) -> tuple[str, int] | None:
 
 
 @examples(bad={**GRADIENT_TILE, "problem": {"family": "dq_dk_dv", "dq_parts": 2}})
-@TileRules({"family": ("dq_dk_dv", "convert_dq")}).tile_rule(
-    "S615", "other-parts", "supports", ("pipeline", "deterministic")
-)
+@_GRADIENTS.tile_rule("S615", "other-parts", "supports", ("pipeline", "deterministic"))
 def check_dq_parts(config: Config, tile: Tile, problem: Problem, arch: Arch) -> Rejection | None:
     """The problem must have as many partial sums of dq as the kernel.
 
@@ -313,7 +312,7 @@ def check_dq_parts(config: Config, tile: Tile, problem: Problem, arch: Arch) -> 
 
 
 @examples(good={"problem": {"seqlen_q": 256, "seqlen_k": 128}}, bad={"problem": {"seqlen_q": 256, "seqlen_k": 64}})
-@TileRules({"family": "forward", "pipeline": "v3"}, V3, "gfx950").tile_rule("S616", "two-tiles-of-keys", "supports")
+@_V3.tile_rule("S616", "two-tiles-of-keys", "supports")
 def check_key_tile_count(config: Config, tile: Tile, problem: Problem, arch: Arch) -> Rejection | None:
     """v3 supports one key tile, or at least three.
 

@@ -188,7 +188,7 @@ def check_bias_gradient(config: Config, arch: Arch) -> Rejection | None:
 
 
 def _forbid_unused(
-    code: str, slug: str, what: str, names: Sequence[str], why: str, good: Mapping[str, Any], bad: Mapping[str, Any]
+    code: str, slug: str, names: Sequence[str], what: str, why: str, good: Mapping[str, Any], bad: Mapping[str, Any]
 ) -> Rule:
     """Fields that a kind does not use must keep their defaults."""
 
@@ -200,10 +200,8 @@ def _forbid_unused(
                 return Rejection(f"{kind.name} does not use {name} = {value}", name, default)
         return None
 
-    texts = (what, why, "leave the field out.")
-    return make_rule(
-        code, slug, check, reads=("family", *names), enforced_by="tilewright", good=good, bad=bad, texts=texts
-    )
+    reads, texts = ("family", *names), (what, why, "leave the field out.")
+    return make_rule(code, slug, check, reads=reads, enforced_by="tilewright", texts=texts, good=good, bad=bad)
 
 
 _OPTIONAL = {name: field.default for name, field in list_fields(Config).items() if not field.required}
@@ -213,8 +211,8 @@ _FEATURES = ("mask_form", "sink", "bias", "lse", "soft_cap", "dropout", "store_r
 check_unused_pads = _forbid_unused(
     "T214",
     "unused-pad",
-    "A pad that the family does not use must not be set.",
     _PADS,
+    "A pad that the family does not use must not be set.",
     "two configs that differ only in this field would be the same kernel under two names.",
     good={},
     bad={**COMBINED, "pad_k": True},
@@ -222,8 +220,8 @@ check_unused_pads = _forbid_unused(
 check_unused_features = _forbid_unused(
     "T215",
     "unused-feature",
-    "A feature of the scores or the result that the family does not use must keep its default.",
     _FEATURES,
+    "A feature of the scores or the result that the family does not use must keep its default.",
     "as for pads, each kernel must have one name.",
     good={"dropout": True},
     bad={"store_randval": True},
@@ -231,8 +229,8 @@ check_unused_features = _forbid_unused(
 check_unused_options = _forbid_unused(
     "T216",
     "unused-option",
-    "An option of caches, gradients or scheduling that the family does not use must keep its default.",
     tuple(name for name in _OPTIONAL if name not in (*_PADS, *_FEATURES, "waves", "mma")),
+    "An option of caches, gradients or scheduling that the family does not use must keep its default.",
     "as for pads, each kernel must have one name.",
     good={"blocks_per_cu": 2},
     bad={"rotary": "half"},

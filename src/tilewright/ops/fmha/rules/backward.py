@@ -19,6 +19,8 @@ _GRADIENTS = TileRules({"family": "dq_dk_dv"}, GRADIENT)
 _TRLOAD = TileRules({"family": "dq_dk_dv", "pipeline": _TRLOAD_PIPELINES}, GRADIENT_TRLOAD, "gfx950")
 # One work-group processes all keys of a head, and has all queries in one tile.
 _DECODE = TileRules({"family": "dq_dk_dv", "pipeline": "trload_qr_qtr_dor"}, GRADIENT_DECODE, "gfx950")
+_DOT = TileRules({"family": "dot_do_o"}, DOT)
+_CONVERT = TileRules({"family": "convert_dq"}, CONVERT)
 
 
 @examples(good={"dtype": "bf16"}, bad={"dtype": "fp8"})
@@ -152,30 +154,6 @@ def check_transposing_reads(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(message, "pipeline", "kr_ktr_vr_iglp")
 
 
-@examples(bad={"pad_hdim_q": 1})
-@_TRLOAD.rule("P479", "copied-heads", "compiler", ("pad_hdim_q", "pad_hdim_v"))
-def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
-    """The trload pipelines pad heads by 8 or not at all.
-
-    Why: they copy vectors asynchronously, which is not possible for a single element
-    (`bytes == 4 || bytes == 12 || bytes == 16` is asserted).
-    Fix: use 0 or 8 for pad_hdim_q and pad_hdim_v."""
-    for name in ("hdim_q", "hdim_v"):
-        if getattr(config, f"pad_{name}") == 1:
-            return Rejection(f"{config.pipeline} cannot pad {name} by 1", f"pad_{name}", 8)
-    return None
-
-
-@examples(good={"bias": "alibi"}, bad={"bias": "elementwise"})
-@_DECODE.rule("P482", "bias-of-few-queries", "device", when={"bias": "elementwise"})
-def check_bias(config: Config, arch: Arch) -> Rejection | None:
-    """The pipeline trload_qr_qtr_dor does not support an elementwise bias.
-
-    Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are correct.
-    Fix: use the pipeline trload_kr_ktr_vr instead."""
-    return Rejection("trload_qr_qtr_dor gives wrong results with an elementwise bias", "pipeline", "trload_kr_ktr_vr")
-
-
 @examples(good={"dropout": True, "store_randval": True}, bad={"store_randval": True})
 @_GRADIENTS.rule("P468", "random-numbers-without-dropout", "compiler", when={"store_randval": True, "dropout": False})
 def check_stored_random_numbers(config: Config, arch: Arch) -> Rejection | None:
@@ -248,7 +226,7 @@ def check_score_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
 
 
 @examples(bad={"block": (96, 64)})
-@TileRules({"family": "dot_do_o"}, DOT).tile_rule("P477", "rows-not-shared", "compiler", ("dtype",))
+@_DOT.tile_rule("P477", "rows-not-shared", "compiler", ("dtype",))
 def check_dot_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """dot_do_o needs whole waves, and output rows that are a multiple of 16 bytes.
 
@@ -263,7 +241,7 @@ def check_dot_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
 
 
 @examples(bad={"block": (256, 8, 64, 64)})
-@TileRules({"family": "convert_dq"}, CONVERT).tile_rule("P478", "sums-not-shared", "compiler")
+@_CONVERT.tile_rule("P478", "sums-not-shared", "compiler")
 def check_convert_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """convert_dq needs whole waves, which must share a tile of m0 rows evenly.
 
@@ -273,3 +251,27 @@ def check_convert_rows(config: Config, tile: Tile, arch: Arch) -> Rejection | No
         return Rejection(f"{tile.threads} threads are not a multiple of the wave's {arch.wave_size}", "block")
     fault = gradient_distribution.check_convert_tile(vars(tile), arch.wave_size)
     return Rejection(fault, "block") if fault else None
+
+
+@examples(bad={"pad_hdim_q": 1})
+@_TRLOAD.rule("P479", "copied-heads", "compiler", ("pad_hdim_q", "pad_hdim_v"))
+def check_head_padding(config: Config, arch: Arch) -> Rejection | None:
+    """The trload pipelines pad heads by 8 or not at all.
+
+    Why: they copy vectors asynchronously, which is not possible for a single element
+    (`bytes == 4 || bytes == 12 || bytes == 16` is asserted).
+    Fix: use 0 or 8 for pad_hdim_q and pad_hdim_v."""
+    for name in ("hdim_q", "hdim_v"):
+        if getattr(config, f"pad_{name}") == 1:
+            return Rejection(f"{config.pipeline} cannot pad {name} by 1", f"pad_{name}", 8)
+    return None
+
+
+@examples(good={"bias": "alibi"}, bad={"bias": "elementwise"})
+@_DECODE.rule("P482", "bias-of-few-queries", "device", when={"bias": "elementwise"})
+def check_bias(config: Config, arch: Arch) -> Rejection | None:
+    """The pipeline trload_qr_qtr_dor does not support an elementwise bias.
+
+    Why: with more keys than n0 the gradients are wrong. Without a bias, and with ALiBi, they are correct.
+    Fix: use the pipeline trload_kr_ktr_vr instead."""
+    return Rejection("trload_qr_qtr_dor gives wrong results with an elementwise bias", "pipeline", "trload_kr_ktr_vr")

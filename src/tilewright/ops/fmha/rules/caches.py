@@ -20,6 +20,13 @@ from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection, Rule
 from tilewright.ops.rule_forms import Overlay, examples, join_rules
 
+_CACHES = TileRules({"family": ("splitkv", "pagedkv", "appendkv", "batch_prefill")}, PAGED)
+_SPLIT = TileRules({"family": "splitkv"}, SPLIT)
+_NWARP = TileRules({"family": "splitkv", "pipeline": "qr_nwarp_sshuffle"}, SPLIT_NWARP)
+_NWARP_GPU = TileRules(_NWARP.when, arch="gfx1100")
+_COMBINE = TileRules({"family": "combine"}, COMBINED)
+_PREFILL = TileRules({"family": "batch_prefill"}, PREFILL)
+_APPEND = TileRules({"family": "appendkv"}, APPEND)
 # Pipelines that keep scores in registers, as forward kernels do, and the one that sends them through LDS.
 _IN_REGISTERS = ("qr", "qr_pagedkv", "qr_async")
 _THROUGH_LDS = "qr_nwarp_sshuffle"
@@ -135,77 +142,6 @@ check_forward_skip_and_dropout = join_rules(
     fix=f"{_FIX}.",
 )
 
-_CACHES = TileRules({"family": ("splitkv", "pagedkv", "appendkv", "batch_prefill")}, PAGED)
-_SPLIT = TileRules({"family": "splitkv"}, SPLIT)
-_NWARP = TileRules({"family": "splitkv", "pipeline": "qr_nwarp_sshuffle"}, SPLIT_NWARP)
-_COMBINE = TileRules({"family": "combine"}, COMBINED)
-_APPEND = TileRules({"family": "appendkv"}, APPEND)
-
-
-@examples(good={"pad_k": False, "mask_form": "any"}, bad={"pad_k": False})
-@_CACHES.rule(
-    "P440", "lengths-not-cut", "supports", ("mask_form", "uneven_splits", "bias", "v_layout"), when={"pad_k": False}
-)
-def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
-    """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; others over a cache need pad_k.
-
-    Why: the number of keys in each sequence of a cache is known only on the GPU, so the last tile must always be cut:
-    by pad_k, by the mask, or by uneven_splits. Rows along the keys, as in an elementwise bias and in transposed values,
-    would be read and written in vectors beyond their end. batch_prefill reads pages beyond the end with any mask.
-    Fix: set pad_k, so that the kernel checks where keys end."""
-    kind = find_kind(config)
-    if config.bias == "elementwise" or config.v_layout == "col":
-        rows = "the bias" if config.bias == "elementwise" else "transposed values"
-        return Rejection(f"rows of {rows} may end inside a tile, but pad_k is False", "pad_k", True)
-    masked = config.mask_form != "none" and not kind.lists_pages
-    uneven = config.uneven_splits and kind.has_field("uneven_splits")
-    if masked or uneven or kind.appends:
-        return None
-    return Rejection("sequences of a cache may end inside a tile, but pad_k is False", "pad_k", True)
-
-
-@examples(bad={"paged": False})
-@TileRules({"family": "batch_prefill"}, PREFILL).rule("P441", "no-pages", "tilewright", when={"paged": False})
-def check_pages(config: Config, arch: Arch) -> Rejection | None:
-    """batch_prefill needs paged.
-
-    Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
-    Fix: set paged, as in all kernels of this family."""
-    return Rejection("paged is False, but batch_prefill supports only pages", "paged", True)
-
-
-@examples(bad={"mode": "group"})
-@_APPEND.rule("P444", "append-group", "compiler", when={"mode": "group"})
-def check_append_mode(config: Config, arch: Arch) -> Rejection | None:
-    """appendkv supports only batch mode.
-
-    Why: FmhaFwdAppendKVKernel has no other mode; the launcher asserts it.
-    Fix: use mode batch, which supports any lengths."""
-    return Rejection("appendkv has no group mode", "mode", "batch")
-
-
-@examples(good={"block": (16, 16, 128, 128)}, bad={"block": (16, 24, 128, 128)})
-@_APPEND.tile_rule("P445", "append-tile", "device", ("dtype", "v_layout", "rotary"))
-def check_append_tile(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
-    """The 256 threads of appendkv must share each tile evenly, 16 bytes of a row at a time.
-
-    Why: other elements are not written: the rows after the last whole pass, and those of the lanes after the last whole
-    row (MakeKnewDramTileDistribution and similar functions in
-    pipeline/block_fmha_fwd_appendkv_pipeline_default_policy.hpp). Without rotation m0 is not used.
-    Fix: use powers of two for all four integers of the block."""
-    vector = 16 * 8 // find_dtype(DTYPES[config.dtype].qkv).bits
-    shared = [("n0", "hdim_q"), ("n0", "hdim_v") if config.v_layout == "row" else ("hdim_v", "n0")]
-    if config.rotary != "none":
-        shared.append(("m0", "hdim_q"))
-    for name, other in shared:
-        rows, width = getattr(tile, name), getattr(tile, other)
-        lanes = width // vector
-        whole = lanes and width % vector == 0 and arch.wave_size % lanes == 0
-        if not whole or rows % (_APPEND_THREADS // lanes):
-            message = f"{name} x {other} = {rows} x {width} cannot be shared evenly by {_APPEND_THREADS} threads"
-            return Rejection(message, "block")
-    return None
-
 
 @examples(good={"mask_form": "any"}, bad={"mask_form": "causal"})
 @_SPLIT.rule("P436", "mask-without-parts", "compiler", when={"mask_form": ("causal", "window")})
@@ -263,6 +199,38 @@ def check_query_sharing(config: Config, tile: Tile, arch: Arch) -> Rejection | N
     return Rejection(f"{waves} waves cannot share a query tile of {tile.m0} x {width} elements evenly", "block")
 
 
+@examples(good={"pad_k": False, "mask_form": "any"}, bad={"pad_k": False})
+@_CACHES.rule(
+    "P440", "lengths-not-cut", "supports", ("mask_form", "uneven_splits", "bias", "v_layout"), when={"pad_k": False}
+)
+def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
+    """pagedkv needs pad_k or a mask, splitkv pad_k, a mask or uneven_splits; others over a cache need pad_k.
+
+    Why: the number of keys in each sequence of a cache is known only on the GPU, so the last tile must always be cut:
+    by pad_k, by the mask, or by uneven_splits. Rows along the keys, as in an elementwise bias and in transposed values,
+    would be read and written in vectors beyond their end. batch_prefill reads pages beyond the end with any mask.
+    Fix: set pad_k, so that the kernel checks where keys end."""
+    kind = find_kind(config)
+    if config.bias == "elementwise" or config.v_layout == "col":
+        rows = "the bias" if config.bias == "elementwise" else "transposed values"
+        return Rejection(f"rows of {rows} may end inside a tile, but pad_k is False", "pad_k", True)
+    masked = config.mask_form != "none" and not kind.lists_pages
+    uneven = config.uneven_splits and kind.has_field("uneven_splits")
+    if masked or uneven or kind.appends:
+        return None
+    return Rejection("sequences of a cache may end inside a tile, but pad_k is False", "pad_k", True)
+
+
+@examples(bad={"paged": False})
+@_PREFILL.rule("P441", "no-pages", "tilewright", when={"paged": False})
+def check_pages(config: Config, arch: Arch) -> Rejection | None:
+    """batch_prefill needs paged.
+
+    Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
+    Fix: set paged, as in all kernels of this family."""
+    return Rejection("paged is False, but batch_prefill supports only pages", "paged", True)
+
+
 @examples(good={"block": (16, 128)}, bad={"block": (64, 128)})
 @_COMBINE.tile_rule("P442", "combine-lanes", "compiler")
 def check_combine_lanes(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
@@ -301,8 +269,41 @@ def check_combine_size(config: Config, tile: Tile, arch: Arch) -> Rejection | No
     return Rejection(f"{large}, but blocks_per_cu is 0", "blocks_per_cu", 1)
 
 
+@examples(bad={"mode": "group"})
+@_APPEND.rule("P444", "append-group", "compiler", when={"mode": "group"})
+def check_append_mode(config: Config, arch: Arch) -> Rejection | None:
+    """appendkv supports only batch mode.
+
+    Why: FmhaFwdAppendKVKernel has no other mode; the launcher asserts it.
+    Fix: use mode batch, which supports any lengths."""
+    return Rejection("appendkv has no group mode", "mode", "batch")
+
+
+@examples(good={"block": (16, 16, 128, 128)}, bad={"block": (16, 24, 128, 128)})
+@_APPEND.tile_rule("P445", "append-tile", "device", ("dtype", "v_layout", "rotary"))
+def check_append_tile(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
+    """The 256 threads of appendkv must share each tile evenly, 16 bytes of a row at a time.
+
+    Why: other elements are not written: the rows after the last whole pass, and those of the lanes after the last whole
+    row (MakeKnewDramTileDistribution and similar functions in
+    pipeline/block_fmha_fwd_appendkv_pipeline_default_policy.hpp). Without rotation m0 is not used.
+    Fix: use powers of two for all four integers of the block."""
+    vector = 16 * 8 // find_dtype(DTYPES[config.dtype].qkv).bits
+    shared = [("n0", "hdim_q"), ("n0", "hdim_v") if config.v_layout == "row" else ("hdim_v", "n0")]
+    if config.rotary != "none":
+        shared.append(("m0", "hdim_q"))
+    for name, other in shared:
+        rows, width = getattr(tile, name), getattr(tile, other)
+        lanes = width // vector
+        whole = lanes and width % vector == 0 and arch.wave_size % lanes == 0
+        if not whole or rows % (_APPEND_THREADS // lanes):
+            message = f"{name} x {other} = {rows} x {width} cannot be shared evenly by {_APPEND_THREADS} threads"
+            return Rejection(message, "block")
+    return None
+
+
 @examples(good=APPEND, bad=SPLIT_NWARP)
-@TileRules(_NWARP.when, arch="gfx1100").rule("P446", "scores-of-half-a-wave", "device")
+@_NWARP_GPU.rule("P446", "scores-of-half-a-wave", "device")
 def check_shuffle_gpu(config: Config, arch: Arch) -> Rejection | None:
     """qr_nwarp_sshuffle does not support RDNA 3.
 

@@ -6,19 +6,10 @@ forward_tiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.element_types import DTYPES
-from tilewright.ops.fmha.resources.forward import (
-    PREFILL_ROWS,
-    count_drawn_rows,
-    get_dropout_room,
-    get_sizes,
-    loaded_hdim,
-    v_pixels,
-)
+from tilewright.ops.fmha.resources import forward as sizes
 from tilewright.ops.fmha.resources.tile_distribution import check_copied_tile, check_row_tile
 from tilewright.ops.fmha.rules.examples import ASYNC, COMBINED, MMA_16, TRLOAD, V3
 from tilewright.ops.fmha.rules.forward_tiles import format_numbers
@@ -30,30 +21,16 @@ _FORWARD = TileRules({"family": "forward"})
 _ASYNC = TileRules({"family": "forward", "pipeline": "qr_async"}, ASYNC)
 _V3 = TileRules({"family": "forward", "pipeline": "v3"}, V3, "gfx950")
 _TRLOAD = TileRules({"family": "forward", "pipeline": "qr_async_trload"}, TRLOAD, "gfx950")
+_DROPOUT = TileRules({"family": "forward", "pipeline": ("qr", "qr_async", "qr_whole_k"), "dropout": True})
+_ANY_DROPOUT = TileRules({"family": ("forward", "batch_prefill"), "dropout": True})
 _WHOLE_HEAD_FROM = 64  # block_fmha_pipeline_qr_ks_vs_async_trload.hpp, kKLoadOnce
 _READS_WAITED_FOR = 15  # core/arch/arch.hpp, WaitcntLayoutLegacy::LGKM_MASK
 
 # The only tile that is correct; tested on the emulated gfx942 with masks, bias, ALiBi and dropout. Seven others were
 # wrong.
 _WHOLE_K_TILE = {"block": (64, 64, 16, 32, 16, 32), "waves": (4, 1, 1, 4, 1, 1), "mma": MMA_16}
-_WHOLE_K_FORM: Mapping[str, object] = {**_WHOLE_K_TILE, "soft_cap": False, "v_layout": "row"}
+_WHOLE_K_FORM: dict[str, object] = {**_WHOLE_K_TILE, "soft_cap": False, "v_layout": "row"}
 _WHOLE_K = TileRules({"family": "forward", "pipeline": "qr_whole_k"}, {"pipeline": "qr_whole_k", **_WHOLE_K_TILE})
-
-
-@examples(bad={"block": (64, 64, 32, 64, 32, 64)})
-@_WHOLE_K.rule("P480", "whole-k-form", "device", ("dtype", *_WHOLE_K_FORM))
-def check_whole_k_form(config: Config, arch: Arch) -> Rejection | None:
-    """The pipeline qr_whole_k supports one tile, 16-bit types, v_layout row, no cap, and waves of 64 lanes.
-
-    Why: kernels with other tiles or types, or with a cap, compile and compute wrong results. The cause is not known
-    (block_fmha_pipeline_qr_ks_vs_whole_k_prefetch.hpp).
-    Fix: use the pipeline qr, or block 64x64x16x32x16x32 with 4 waves along m and mma 16x16x16."""
-    for name, wanted in _WHOLE_K_FORM.items():
-        if (value := getattr(config, name)) != wanted:
-            return Rejection(f"qr_whole_k is correct only with {name} = {wanted}, not {value}", name, wanted)
-    if config.dtype not in ("fp16", "bf16") or arch.wave_size != 64:
-        return Rejection(f"qr_whole_k gives wrong results with {config.dtype} on {arch.name}", "pipeline", "qr")
-    return None
 
 
 @examples(good={"pipeline": "qr"}, bad=TRLOAD)
@@ -135,11 +112,10 @@ def check_capped_bias(config: Config, arch: Arch) -> Rejection | None:
 
 
 # The features that pipelines lack, with the value that means "without".
-_ABSENT_IN_QS: Mapping[str, object] = {"dropout": False, "soft_cap": False}
-_ABSENT: Mapping[str, object] = {
-    **{"bias": "none", "soft_cap": False, "dropout": False, "static_quant": False, "skip_min_seqlen_q": False},
-    **{"v_layout": "row"},
-}
+_ABSENT_IN_QS = dict[str, object](dropout=False, soft_cap=False)
+_ABSENT = dict[str, object](
+    bias="none", soft_cap=False, dropout=False, static_quant=False, skip_min_seqlen_q=False, v_layout="row"
+)
 
 
 @examples(good=TRLOAD, bad={**TRLOAD, "bias": "elementwise"}, arch="gfx950")
@@ -180,13 +156,7 @@ def check_skip_mode(config: Config, arch: Arch) -> Rejection | None:
 
 
 @examples(good={**ASYNC, "dropout": True}, bad={**ASYNC, "dropout": True, "mma": MMA_16})
-@_FORWARD.tile_rule(
-    "P410",
-    "dropout-overflow",
-    "device",
-    ("dtype", "waves", "mma"),
-    when={"pipeline": ("qr", "qr_async", "qr_whole_k"), "dropout": True},
-)
+@_DROPOUT.tile_rule("P410", "dropout-overflow", "device", ("dtype", "waves", "mma"))
 def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """The random numbers of dropout must fit into LDS, and m0 must be a multiple of the rows drawn at once.
 
@@ -194,29 +164,14 @@ def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     (GetSmemSizeDropout in pipeline/, compared with BlockDropout::MakeRandValLdsBlockDescriptor in block/). Kernels
     compile and write beyond the end of their LDS.
     Fix: use m0 = waves × 16, or 32 × 32 matrix tiles, or the pipeline qr."""
-    facts = get_sizes(config, arch, dropout=True)
-    if v_pixels(facts) == 0:
+    facts = sizes.get_sizes(config, arch, dropout=True)
+    if sizes.v_pixels(facts) == 0:
         return None
-    rows = count_drawn_rows(facts)
+    rows = sizes.count_drawn_rows(facts)
     if tile.m0 % rows:
         return Rejection(f"m0 = {tile.m0} is not a multiple of the {rows} rows that are drawn at once", "block")
-    needed, room = get_dropout_room(facts, config.pipeline)
+    needed, room = sizes.get_dropout_room(facts, config.pipeline)
     return None if needed <= room else Rejection(f"random numbers need {needed} bytes of LDS but have {room}", "block")
-
-
-@examples(good={"dropout": True}, bad={"dtype": "fp8bf16", "dropout": True, "mma": (32,) * 6})
-@TileRules({"family": ("forward", "batch_prefill"), "dropout": True}).rule(
-    "P481", "eight-bit-dropout", "compiler", ("dtype",)
-)
-def check_eight_bit_dropout(config: Config, arch: Arch) -> Rejection | None:
-    """8-bit types do not support dropout.
-
-    Why: block/block_dropout.hpp distributes random numbers with an 8-bit matrix operation that does not exist
-    (WarpGemmDispatcher without transposed results).
-    Fix: use 16-bit types, or no dropout."""
-    if DTYPES[config.dtype].qkv not in ("fp8", "bf8"):
-        return None
-    return Rejection(f"{config.dtype} does not support dropout", "dropout", False)
 
 
 @examples(bad={"lse": True})
@@ -260,7 +215,7 @@ def check_v3_tiles(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
         return Rejection(f"v3 needs mma 32x32x16x32x32x16, not {format_numbers(config.mma)}", "mma", V3["mma"])
     if tile.k0 != tile.hdim_q or tile.k1 != tile.n0:
         return Rejection(f"v3 needs one step: k0 must be {tile.hdim_q} and k1 {tile.n0}", "block")
-    facts = get_sizes(config, arch)
+    facts = sizes.get_sizes(config, arch)
     fault = check_copied_tile(facts, "keys", tile.n0, tile.k0) or check_copied_tile(facts, "values", tile.k1, tile.n1)
     return Rejection(fault, "block") if fault else None
 
@@ -306,7 +261,7 @@ def check_trload_head_steps(config: Config, tile: Tile, arch: Arch) -> Rejection
     Why: the kernel arranges keys for tiles of a whole head from m0 = 64 on (kKLoadOnce), but reads such tiles only from
     m0 = 128 on (PrefillCase in kernel/fmha_fwd_kernel.hpp). In between, pieces of rows are swapped.
     Fix: use k0 = hdim_q, or another m0."""
-    if not _WHOLE_HEAD_FROM <= tile.m0 < PREFILL_ROWS or tile.k0 == tile.hdim_q:
+    if not _WHOLE_HEAD_FROM <= tile.m0 < sizes.PREFILL_ROWS or tile.k0 == tile.hdim_q:
         return None
     return Rejection(f"m0 is {tile.m0}, so k0 = {tile.k0} must be hdim_q = {tile.hdim_q}", "block")
 
@@ -323,7 +278,7 @@ def check_trload_tiles(config: Config, tile: Tile, arch: Arch) -> Rejection | No
     (block_sync_lds in block_fmha_pipeline_qr_ks_vs_async_trload.hpp). A lane reads 8 elements of keys at once, and 4
     of values.
     Fix: use a smaller k1 or n0."""
-    facts, head, prefill = get_sizes(config, arch), loaded_hdim(tile.hdim_q), tile.m0 >= PREFILL_ROWS
+    facts, head, prefill = sizes.get_sizes(config, arch), sizes.loaded_hdim(tile.hdim_q), tile.m0 >= sizes.PREFILL_ROWS
     fault = (
         check_row_tile(facts, "the query", tile.m0, head)
         or check_row_tile(facts, "the key", tile.n0, head if prefill else tile.k0)
@@ -335,3 +290,32 @@ def check_trload_tiles(config: Config, tile: Tile, arch: Arch) -> Rejection | No
     if prefill and reads > _READS_WAITED_FOR:
         return Rejection(f"a lane has {reads} LDS reads in flight, but a wait counts only {_READS_WAITED_FOR}", "block")
     return None
+
+
+@examples(bad={"block": (64, 64, 32, 64, 32, 64)})
+@_WHOLE_K.rule("P480", "whole-k-form", "device", ("dtype", *_WHOLE_K_FORM))
+def check_whole_k_form(config: Config, arch: Arch) -> Rejection | None:
+    """The pipeline qr_whole_k supports one tile, 16-bit types, v_layout row, no cap, and waves of 64 lanes.
+
+    Why: kernels with other tiles or types, or with a cap, compile and compute wrong results. The cause is not known
+    (block_fmha_pipeline_qr_ks_vs_whole_k_prefetch.hpp).
+    Fix: use the pipeline qr, or block 64x64x16x32x16x32 with 4 waves along m and mma 16x16x16."""
+    for name, wanted in _WHOLE_K_FORM.items():
+        if (value := getattr(config, name)) != wanted:
+            return Rejection(f"qr_whole_k is correct only with {name} = {wanted}, not {value}", name, wanted)
+    if config.dtype not in ("fp16", "bf16") or arch.wave_size != 64:
+        return Rejection(f"qr_whole_k gives wrong results with {config.dtype} on {arch.name}", "pipeline", "qr")
+    return None
+
+
+@examples(good={"dropout": True}, bad={"dtype": "fp8bf16", "dropout": True, "mma": (32,) * 6})
+@_ANY_DROPOUT.rule("P481", "eight-bit-dropout", "compiler", ("dtype",))
+def check_eight_bit_dropout(config: Config, arch: Arch) -> Rejection | None:
+    """8-bit types do not support dropout.
+
+    Why: block/block_dropout.hpp distributes random numbers with an 8-bit matrix operation that does not exist
+    (WarpGemmDispatcher without transposed results).
+    Fix: use 16-bit types, or no dropout."""
+    if DTYPES[config.dtype].qkv not in ("fp8", "bf8"):
+        return None
+    return Rejection(f"{config.dtype} does not support dropout", "dropout", False)

@@ -41,7 +41,10 @@ def check_head_size(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
 
 
 check_head_steps = divides(
-    *("P412", "head-not-stepped", "k0", "hdim_q"),
+    "P412",
+    "head-not-stepped",
+    "k0",
+    "hdim_q",
     numbers=get_tile,
     reads=("block",),
     when=_FORWARD.when,
@@ -52,7 +55,10 @@ check_head_steps = divides(
     fix="use a k0 that divides hdim_q.",
 )
 check_key_steps = divides(
-    *("P413", "keys-not-stepped", "k1", "n0"),
+    "P413",
+    "keys-not-stepped",
+    "k1",
+    "n0",
     numbers=get_tile,
     reads=("block",),
     when=_FORWARD.when,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 
 from tilewright.ops.fmha.kind import HasBlock, find_kind, get_tile
-from tilewright.ops.rule import Check, Enforcer, Rule
+from tilewright.ops.rule import Check, Enforcer, Rejection, Rule
 from tilewright.ops.rule_forms import RuleGroup
 
 
@@ -51,7 +51,7 @@ class TileRules(RuleGroup):
 
         def make(check: Check) -> Rule:
             @functools.wraps(check)
-            def check_tile(config: HasBlock, *others: object) -> object:
+            def check_tile(config: HasBlock, *others: object) -> Rejection | None:
                 tile, length = get_tile(config), 3 * find_kind(config).gemm_count
                 if not tile or any(len(getattr(config, name)) != length for name in lists):
                     return None
