@@ -73,8 +73,10 @@ class Sampler:
     def _draw_bases(self, gpu: str) -> list[Values]:
         arch = archs.load(gpu)
         kinds: dict[Any, list[Values]] = {}
+        # `Op.kinds` in versions before `Kind`.
+        names = getattr(self.op, "structure_fields", self.op.kinds)
         for fixed in sorted(list_strata(self.op, arch), key=lambda _: self.rng.random()):
-            kinds.setdefault(tuple(fixed[name] for name in self.op.kinds), []).append(fixed)
+            kinds.setdefault(tuple(fixed[name] for name in names), []).append(fixed)
         # One stratum of each kind after the other, since some kinds have far more strata than others.
         order = [fixed for each in itertools.zip_longest(*kinds.values()) for fixed in each if fixed]
         drawn = (draw_legal(self.op, arch, self.rng, fixed) for fixed in itertools.cycle(order))
