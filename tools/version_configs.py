@@ -74,7 +74,7 @@ class Sampler:
         arch = archs.load(gpu)
         kinds: dict[Any, list[Values]] = {}
         # `Op.kinds` in versions before `Kind`.
-        names = getattr(self.op, "structure_fields", self.op.kinds)
+        names: Any = getattr(self.op, "structure_fields", self.op.kinds)
         for fixed in sorted(list_strata(self.op, arch), key=lambda _: self.rng.random()):
             kinds.setdefault(tuple(fixed[name] for name in names), []).append(fixed)
         # One stratum of each kind after the other, since some kinds have far more strata than others.
