@@ -10,9 +10,9 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.ops import find_op
-from tilewright.ops.block_gemm.rule_reuse import merge_rules, rule_except, rule_through_view
+from tilewright.ops.block_gemm.rule_reuse import rule_except, rule_through_view
 from tilewright.ops.block_gemm.rules import RULES, hardware, pipeline, storage, tiles
-from tilewright.ops.rule import Rule
+from tilewright.ops.rule import Rejection, Rule, merge_rules
 
 GFX942 = archs.load("gfx942")
 GEMM = find_op("gemm")
@@ -117,6 +117,21 @@ def test_an_exempt_config_passes() -> None:
     assert rule.find_violation(bare(large), GFX942) is not None
     assert rule.find_violation(bare({**large, "split_k": True}), GFX942) is None
     assert rule.reads == (*storage.check_lds_size.reads, "split_k")
+
+
+def test_a_further_check_sees_configs_that_pass_the_rule() -> None:
+    rule = tiles.check_waves_along_k.also(
+        lambda config, arch: Rejection("no splits", "split_k") if config.split_k else None,
+        reads=(*tiles.check_waves_along_k.reads, "split_k"),
+    )
+    messages = [
+        violation and violation.message
+        for changes in ({}, {"split_k": True}, {"split_k": True, "waves": (1, 2, 2)})
+        for violation in [rule.find_violation(bare(changes), GFX942)]
+    ]
+
+    assert messages == [None, "no splits", "compv3 requires 1 wave along k, not 2"]
+    assert rule.reads == (*tiles.check_waves_along_k.reads, "split_k")
 
 
 def test_an_own_rule_takes_the_place_of_the_shared_one_of_its_code() -> None:

@@ -117,6 +117,14 @@ class Rule:
 
         return dataclasses.replace(self, reads=fields, check=_limit_check(check, limits), when=limits, **changes)
 
+    def also(self, check: Check, *, reads: Sequence[str]) -> Rule:
+        """This rule, and a further check of the configs that pass it. `reads` are the fields of both."""
+
+        def check_both(*subjects: object) -> Rejection | None:
+            return self.check(*subjects) or check(*subjects)
+
+        return dataclasses.replace(self, reads=tuple(reads), check=check_both, when={})
+
     def limit(self, field: str, values: Values) -> Rule:
         """This rule, only for configs with one of these values in a field."""
         limits = {field: values}
@@ -263,3 +271,17 @@ def collect_rules(*modules: ModuleType) -> tuple[Rule, ...]:
     if len(set(codes)) != len(codes):
         raise ValueError(f"rule codes used twice: {sorted({c for c in codes if codes.count(c) > 1})}")
     return tuple(sorted(found, key=lambda rule: rule.code))
+
+
+def merge_rules(shared: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Shared rules and an op's own, in the order of their codes.
+
+    An own rule with the code of a shared rule replaces it. Both must have the same slug.
+    """
+    by_code = {rule.code: rule for rule in shared}
+    for rule in own:
+        known = by_code.get(rule.code)
+        if known is not None and known.slug != rule.slug:
+            raise ValueError(f"rule code {rule.code} is used twice: for {known.slug} and for {rule.slug}")
+        by_code[rule.code] = rule
+    return tuple(by_code[code] for code in sorted(by_code))

@@ -51,17 +51,3 @@ def rule_except(rule: Rule, exempt: Callable[[C], bool], *, reads: Sequence[str]
         return None if exempt(config) else rule.check(config, arch)
 
     return dataclasses.replace(rule, reads=tuple(reads), check=check)
-
-
-def merge_rules(shared: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Shared rules and an op's own, in the order of their codes.
-
-    An own rule with the code of a shared rule replaces it. Both must have the same slug.
-    """
-    by_code = {rule.code: rule for rule in shared}
-    for rule in own:
-        known = by_code.get(rule.code)
-        if known is not None and known.slug != rule.slug:
-            raise ValueError(f"rule code {rule.code} is used twice: for {known.slug} and for {rule.slug}")
-        by_code[rule.code] = rule
-    return tuple(by_code[code] for code in sorted(by_code))

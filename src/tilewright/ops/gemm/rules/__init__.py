@@ -6,9 +6,8 @@ to ck_tile/ops/. Each rule declares what enforces it; `make truth` compares the 
 
 from __future__ import annotations
 
-from tilewright.ops.block_gemm.rule_reuse import merge_rules
 from tilewright.ops.block_gemm.rules import RULES as SHARED
 from tilewright.ops.gemm.rules import preshuffle, variants
-from tilewright.ops.rule import Rule, collect_rules
+from tilewright.ops.rule import Rule, collect_rules, merge_rules
 
 RULES: tuple[Rule, ...] = merge_rules(SHARED, collect_rules(preshuffle, variants))

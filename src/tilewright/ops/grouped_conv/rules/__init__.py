@@ -14,13 +14,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ops.block_gemm.rule_reuse import merge_rules, rule_through_view
+from tilewright.ops.block_gemm.rule_reuse import rule_through_view
 from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
 from tilewright.ops.block_gemm.rules.examples import COMPV5, FP8
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
 from tilewright.ops.grouped_conv.rules import features
-from tilewright.ops.rule import Rule, collect_rules
+from tilewright.ops.rule import Rule, collect_rules, merge_rules
 
 _READS = {"layout": ("direction",), "dtype_c": ("dtype_c", "two_stage")}
 _ASYNC = {"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64), "vector": (8, 8, 1)}
