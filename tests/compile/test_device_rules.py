@@ -22,7 +22,7 @@ from tilewright.base.errors import UnsupportedError
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import find_op
-from tilewright.ops.gemm.tensors import shuffle_b
+from tilewright.ops.gemm.kinds.preshuffle import shuffle_b
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Rule
 

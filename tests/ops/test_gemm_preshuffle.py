@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.ops import find_op
-from tilewright.ops.gemm.tensors import shuffle_b
+from tilewright.ops.gemm.kinds.preshuffle import shuffle_b
 
 GEMM = find_op("gemm")
 assert GEMM.execution is not None

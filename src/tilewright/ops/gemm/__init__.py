@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
-from tilewright.ops.block_gemm.resources import is_small, lds_bytes, matrix_instructions
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
 from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.gemm import source
 from tilewright.ops.gemm.call import make_address_setter, make_arguments
-from tilewright.ops.gemm.config import (
-    LAYOUTS,
-    PIPELINES,
-    VARIANTS,
-    Config,
-)
+from tilewright.ops.gemm.config import LAYOUTS, PIPELINES, VARIANTS, Config
 from tilewright.ops.gemm.estimate import COST
 from tilewright.ops.gemm.fit import FIT_RULES
+from tilewright.ops.gemm.kinds import KINDS
 from tilewright.ops.gemm.padding import pad_problem
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.rules import RULES
@@ -34,7 +29,6 @@ from tilewright.ops.gemm.tensors import (
 )
 from tilewright.ops.gemm.tile_engine import read_tile_engine
 from tilewright.ops.gemm.trials import list_trials
-from tilewright.ops.kind import Kind
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op
 from tilewright.ops.space import Space
@@ -55,18 +49,6 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
         ("epilogue",): [(name,) for name in EPILOGUES],
     }
 
-
-KINDS = tuple(
-    Kind(
-        name=name,
-        doc=name,
-        context=source.make_context,
-        lds_bytes=lds_bytes,
-        matrix_instructions=matrix_instructions,
-        is_small=is_small,
-    )
-    for name in VARIANTS
-)
 
 OP = Op(
     name="gemm",

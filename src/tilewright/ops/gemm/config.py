@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from tilewright.arch.dtypes import DTYPES
 from tilewright.arch.spec import Shape
-from tilewright.ops.block_gemm import config_fields
+from tilewright.ops.block_gemm import config_fields, resources
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, OptionalTileType, TileType, config_field
+from tilewright.ops.gemm.kinds import KINDS, preshuffle
 
-VARIANTS = ("standard", "preshuffle", "multi_d", "batched")
+VARIANTS = tuple(kind.name for kind in KINDS)
 LAYOUTS = ("rcr", "rrr", "crr", "ccr")
-PIPELINES = ("mem", "compv3", "compv4", "compv5", "compv6", "comp_async", "preshufflev2")
+PIPELINES = (*resources.PIPELINE_TYPES, preshuffle.PIPELINE)
 SCHEDULERS = ("intrawave", "interwave", "default")
 # CK Tile's element-wise operations. The first three take the D tensors themselves; the others are applied to
 # A·B + D0 + D1 + …

@@ -21,6 +21,7 @@ from tilewright.ops.cost_model.estimate_features import (
 )
 from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.kind import find_kind
 from tilewright.ops.gemm.problem import Problem
 
 FEATURES_VERSION = 1
@@ -71,7 +72,7 @@ def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -
     numbers["store_bytes"] *= 1 + config.num_d / arch.memory.store_cost
     return {
         **numbers,
-        "preshuffle": float(config.variant == "preshuffle"),
+        "preshuffle": float(find_kind(config).reordered_b),
         "persistent": float(config.persistent),
     }
 
@@ -79,7 +80,7 @@ def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -
 def _choose_vectors(config: Config, arch: Arch) -> tuple[int, int]:
     if config.vector is not None:
         return resources.fixed_vectors(config, config.vector, arch)
-    if config.variant == "preshuffle":
+    if find_kind(config).reordered_b:
         return resources.vector_a(config, arch), ACCESS_BITS // find_dtype(config.dtype_b).bits
     return resources.vector_a(config, arch), resources.vector_b(config, arch)
 

@@ -1,6 +1,7 @@
 """The problems that a GEMM kernel supports: the same checks as the built kernel's `supports`.
 
-Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx.
+Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx. S509 is in
+`kinds.preshuffle`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.kind import find_kind
+from tilewright.ops.gemm.kinds import KINDS
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.gemm.rules.examples import PRESHUFFLE
 from tilewright.ops.gemm.tensors import batch_strides
+from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
@@ -44,8 +47,9 @@ def check_problem_kind(config: Config, problem: Problem, arch: Arch) -> Rejectio
         mine, wanted = getattr(config, name), getattr(problem, name)
         if mine != wanted:
             return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
-    if problem.batch > 1 and config.variant != "batched":
-        return Rejection(f"batch is {problem.batch}, a {config.variant} kernel computes one product", "variant")
+    kind = find_kind(config)
+    if problem.batch > 1 and not kind.batched:
+        return Rejection(f"batch is {problem.batch}, a {kind.name} kernel computes one product", "variant")
     return None
 
 
@@ -234,7 +238,7 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def _check_batch_size(config: Config, problem: Problem) -> Rejection | None:
-    if config.variant != "batched":
+    if not find_kind(config).batched:
         return None
     for name, stride in batch_strides(problem).items():
         if stride > MAX_INDEX or stride * (problem.batch - 1) > MAX_BYTES:
@@ -274,34 +278,6 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
 
 
 @rule(
-    "S509",
-    "preshuffle-not-whole",
-    reads=("variant", "mma", "block", "permute_n"),
-    enforced_by="device",
-    good={**PRESHUFFLE, "pad_k": True, "problem": {"k": 288}},
-    bad={**PRESHUFFLE, "pad_k": True, "problem": {"k": 264}},
-)
-def check_preshuffle_tiles(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """With preshuffle, B has complete mma tiles and no gaps; with permute_n, N is a multiple of the block.
-
-    Why: B is reordered by complete mma tiles, and permute_n permutes the columns of complete blocks. A partial one
-    has no order, and a reordered B has no lines that could have gaps between them.
-
-    Fix: pad B itself, pack it, or use another variant.
-    """
-    if config.variant != "preshuffle":
-        return None
-    for name, size, step in (("N", problem.n, config.mma.n), ("K", problem.k, config.mma.k)):
-        if size % step:
-            return Rejection(f"{name} = {size} is not a multiple of mma {name.lower()} = {step}", "mma")
-    if config.permute_n and problem.n % config.block.n:
-        return Rejection(f"N = {problem.n} is not a multiple of block n = {config.block.n}", "permute_n", False)
-    if problem.stride_b != problem.k:
-        return Rejection(f"stride_b is {problem.stride_b}, but a reordered B has no gaps: k = {problem.k}", "variant")
-    return None
-
-
-@rule(
     "S510",
     "unbounded-add",
     reads=("split_k", "dtype_c", "block"),
@@ -333,7 +309,7 @@ def _add_elements(config: Config, arch: Arch) -> int:
     enforced_by="device",
     good={"split_k": True, "problem": {"k_batch": 2, "stride_c": 258}},
     bad={"split_k": True, "problem": {"k_batch": 2, "stride_c": 257}},
-    group_key=lambda config, arch: (config.variant, config.layout, _add_elements(config, arch)),
+    group_key=lambda config, arch: (find_kind(config).batched, config.layout, _add_elements(config, arch)),
 )
 def check_add_alignment(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """With a split K, the lines of C and the matrices of a batch must be aligned for atomic adds.
@@ -349,7 +325,7 @@ def check_add_alignment(config: Config, problem: Problem, arch: Arch) -> Rejecti
     elements = _add_elements(config, arch)
     lines = problem.m if config.layout[2] == "r" else problem.n
     strides = {"stride_c": problem.stride_c if lines > 1 else 0}
-    if config.variant == "batched" and problem.batch > 1:
+    if find_kind(config).batched and problem.batch > 1:
         strides["batch_stride_c"] = batch_strides(problem)["c"]
     for name, stride in strides.items():
         if stride % elements:
@@ -362,4 +338,6 @@ def _part_sizes(config: Config, problem: Problem) -> tuple[int, int]:
     return part_sizes(problem.k, problem.k_batch, config.mma.k)
 
 
-FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__])
+FIT_RULES: tuple[Rule, ...] = combine_rules(
+    collect_rules(sys.modules[__name__]), {kind.name: kind.fit_rules for kind in KINDS}, "variant"
+)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilewright.arch.dtypes import find_dtype, major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, has_unbounded_add, least_steps
 from tilewright.ops.c_interface import format_cpp_bool
-from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.kind import find_kind
 from tilewright.ops.kernel import Kernel
+
+if TYPE_CHECKING:
+    from tilewright.ops.gemm.config import Config
 
 # Tilewright's files that a rendered source includes, by the name in its include directives.
 SUPPORT = {
@@ -22,12 +25,6 @@ SUPPORT = {
 }
 
 PIPELINE_TYPES = {**resources.PIPELINE_TYPES, "preshufflev2": "WeightPreshufflePipelineAGmemBGmemCRegV2"}
-KERNEL_TYPES = {
-    "standard": "GemmKernel",
-    "preshuffle": "GemmKernel",
-    "multi_d": "GemmKernelMultiD",
-    "batched": "BatchedGemmKernel",
-}
 SCHEDULER_NAMES = {**resources.SCHEDULER_NAMES, "default": "Default"}
 # Operations that take the D tensors as arguments; CK Tile's others are unary.
 TAKES_D = ("PassThrough", "MultiDAdd", "MultiDMultiply")
@@ -45,12 +42,12 @@ HEADERS = (
 
 def make_context(kernel: Kernel) -> dict[str, Any]:
     """The variables of kernel.hip.j2."""
-    config = kernel.config
-    assert isinstance(config, Config)
+    config = cast("Config", kernel.config)
+    kind = find_kind(config)
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "batched": format_cpp_bool(config.variant == "batched"),
+        "batched": format_cpp_bool(kind.batched),
         "cpp": {
             "a": find_dtype(config.dtype_a).cpp,
             "b": find_dtype(config.dtype_b).cpp,
@@ -69,13 +66,13 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "double_lds": format_cpp_bool(config.pipeline in DOUBLE_LDS),
         "persistent": format_cpp_bool(config.persistent),
         "wave_groups": config.wave_groups,
-        "preshuffle": format_cpp_bool(config.variant == "preshuffle"),
+        "preshuffle": format_cpp_bool(kind.reordered_b),
         "permute_n": format_cpp_bool(config.permute_n),
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
         "epilogue": config.epilogue,
         "vector": config.vector,
-        "kernel_template": KERNEL_TYPES[config.variant],
+        "kernel_template": kind.kernel_template,
         "split_k": format_cpp_bool(config.split_k),
         "num_d": config.num_d,
         "elementwise": config.elementwise,

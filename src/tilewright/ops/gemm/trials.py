@@ -13,6 +13,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.kind import find_kind
 from tilewright.ops.gemm.padding import can_compute
 from tilewright.ops.gemm.problem import Problem
 
@@ -38,7 +39,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         layout=config.layout,
         num_d=config.num_d,
         elementwise=config.elementwise,
-        batch=3 if config.variant == "batched" else 1,
+        batch=3 if find_kind(config).batched else 1,
     )
     found: dict[Problem, None] = {}
     for alternatives in _list_sizes(config, arch):
@@ -62,7 +63,7 @@ def _list_sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     yield from _list_edges(config, arch)
     yield [{}]  # whole tiles
     yield from _list_splits(config)
-    if config.variant == "batched":
+    if find_kind(config).batched:
         yield [{"batch": 1}]
     if config.persistent:
         yield [_sizes_beyond_gpu(config, arch)]
@@ -74,7 +75,7 @@ def _list_loop_trials(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     Each form is compiled separately, including the code that finds a work-group's tile. Many tiles have few steps, and
     few tiles many, so that no trial takes long.
     """
-    several = {"batch": 2} if config.variant == "batched" else {}
+    several = {"batch": 2} if find_kind(config).batched else {}
     one = {"batch": 1} if several else {}
     for split in (False, True) if config.split_k else (False,):
         for number, steps in enumerate(list_loop_forms(config, arch)):
@@ -115,7 +116,7 @@ def _choose_strides(config: Config, problem: _Values, gap: int) -> _Values:
     line_a = problem["k"] if config.layout[0] == "r" else problem["m"]
     line_b = problem["n"] if config.layout[1] == "r" else problem["k"]
     # A reordered B has no lines, so it cannot have gaps.
-    gap_b = 0 if config.variant == "preshuffle" else (gap + 2) * b
+    gap_b = 0 if find_kind(config).reordered_b else (gap + 2) * b
     return {
         "stride_a": _round_up(line_a, a) + gap * a,
         "stride_b": _round_up(line_b, b) + gap_b if gap_b else line_b,
@@ -183,7 +184,7 @@ def _unit_n(config: Config, arch: Arch) -> int:
     vectors = [resources.vector_c(config), resources.vector_d(config) if config.num_d else 1]
     if config.layout[1] == "r":
         vectors.append(resources.vector_b(config, arch))
-    return math.lcm(*vectors) if config.variant != "preshuffle" else math.lcm(*vectors, config.mma.n)
+    return math.lcm(*vectors, config.mma.n if find_kind(config).reordered_b else 1)
 
 
 def _unit_k(config: Config, arch: Arch) -> int:
@@ -192,7 +193,7 @@ def _unit_k(config: Config, arch: Arch) -> int:
         vectors.append(resources.vector_a(config, arch))
     if config.layout[1] == "c":
         vectors.append(resources.vector_b(config, arch))
-    return math.lcm(*vectors) if config.variant != "preshuffle" else math.lcm(*vectors, config.mma.k)
+    return math.lcm(*vectors, config.mma.k if find_kind(config).reordered_b else 1)
 
 
 def _round_up(value: int, multiple: int) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.rules.examples import COMPV5
 from tilewright.ops.rule import Rejection, rule
+from tilewright.ops.rule_forms import equal
+
+# Other pipelines are intrawave only.
+SCHEDULERS_OF = {"mem": ("intrawave", "interwave"), "preshufflev2": ("default",)}
+ASYNC_VECTOR_BYTES = (4, 16)
 
 
 @rule(
@@ -28,14 +31,7 @@ def check_scheduler(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 
     Fix: use a scheduler that the pipeline has.
     """
-    return check_offered_scheduler(config, SCHEDULERS_OF.get(config.pipeline, ("intrawave",)))
-
-
-SCHEDULERS_OF = {"mem": ("intrawave", "interwave")}
-
-
-def check_offered_scheduler(config: BlockGemmConfig, offered: Sequence[str]) -> Rejection | None:
-    """Reject a scheduler that is not among those that the pipeline offers."""
+    offered = SCHEDULERS_OF.get(config.pipeline, ("intrawave",))
     if config.scheduler in offered:
         return None
     listing = " or ".join(offered)
@@ -74,7 +70,8 @@ def check_wave_groups(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 @rule(
     "P306",
     "async-copy",
-    reads=("pipeline",),
+    reads=(),
+    when={"pipeline": "comp_async"},
     enforced_by="compiler",
     good={"pipeline": "compv3"},
     bad={"pipeline": "comp_async", "block": (128, 128, 64)},
@@ -87,7 +84,7 @@ def check_async_copy(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 
     Fix: use compv4, which loads through registers.
     """
-    if config.pipeline != "comp_async" or arch.lds.async_copy_bytes >= resources.MAX_ACCESS_BYTES:
+    if arch.lds.async_copy_bytes >= resources.MAX_ACCESS_BYTES:
         return None
     return Rejection(
         f"{arch.name} copies {arch.lds.async_copy_bytes} bytes per lane from memory to LDS, comp_async needs "
@@ -118,31 +115,27 @@ def check_mixed_types(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.pipeline} would read {config.dtype_b} as {config.dtype_a}", "pipeline", "compv4")
 
 
-@rule(
+check_compv5_layout = equal(
     "P315",
     "compv5-layout",
-    reads=("pipeline", "layout"),
+    "compv5 requires layout rcr.",
+    {"layout": "rcr"},
+    "compv5 requires layout rcr, not {value}",
+    when={"pipeline": "compv5"},
     enforced_by="compiler",
     good={"layout": "rrr"},
     bad={**COMPV5, "layout": "rrr"},
+    why="for a column-major A or a row-major B it would transpose in registers, and CK Tile's transposition does not "
+    "support the distribution over wave groups.",
+    fix="use rcr, or another pipeline.",
 )
-def check_compv5_layout(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
-    """compv5 requires layout rcr.
-
-    Why: for a column-major A or a row-major B it would transpose in registers, and CK Tile's transposition does not
-    support the distribution over wave groups.
-
-    Fix: use rcr, or another pipeline.
-    """
-    if config.pipeline != "compv5" or config.layout == "rcr":
-        return None
-    return Rejection(f"compv5 requires layout rcr, not {config.layout}", "layout", "rcr")
 
 
 @rule(
     "P316",
     "async-vector",
-    reads=("pipeline", "dtype_a", "dtype_b", "layout", "block", "waves", "vector"),
+    reads=("dtype_a", "dtype_b", "layout", "block", "waves", "vector"),
+    when={"pipeline": "comp_async"},
     enforced_by="compiler",
     good={"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)},
     bad={"pipeline": "comp_async", "epilogue": "default", "block": (32, 128, 32), "mma": (16, 16, 32)},
@@ -156,8 +149,6 @@ def check_async_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 
     Fix: use a larger block or fewer waves, so that a thread's share is a multiple of 16 bytes; or fix other vectors.
     """
-    if config.pipeline != "comp_async":
-        return None
     if config.vector is None:
         a, b = resources.vector_a(config, arch), resources.vector_b(config, arch)
     else:
@@ -170,26 +161,18 @@ def check_async_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     return None
 
 
-ASYNC_VECTOR_BYTES = (4, 16)
-
-
-@rule(
+check_async_epilogue = equal(
     "P318",
     "async-shuffle",
-    reads=("pipeline", "epilogue"),
+    "comp_async stores with the default epilogue.",
+    {"epilogue": "default"},
+    "comp_async stores with the default epilogue, not {value}",
+    when={"pipeline": "comp_async"},
     enforced_by="device",
     good={"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)},
     bad={"pipeline": "comp_async", "block": (128, 128, 64)},
     arch="gfx950",
+    why="after its last barrier, copies from memory to LDS are still in flight, and cshuffle stages C in the same LDS. "
+    "A wave waits for its own copies, not for those of other waves, which can overwrite the part of C that it staged.",
+    fix="use the default epilogue, or compv4.",
 )
-def check_async_epilogue(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
-    """comp_async stores with the default epilogue.
-
-    Why: after its last barrier, copies from memory to LDS are still in flight, and cshuffle stages C in the same LDS.
-    A wave waits for its own copies, not for those of other waves, which can overwrite the part of C that it staged.
-
-    Fix: use the default epilogue, or compv4.
-    """
-    if config.pipeline != "comp_async" or config.epilogue == "default":
-        return None
-    return Rejection(f"comp_async stores with the default epilogue, not {config.epilogue}", "epilogue", "default")

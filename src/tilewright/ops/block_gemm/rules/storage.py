@@ -74,7 +74,8 @@ def check_vector_width(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 @rule(
     "P313",
     "shuffle-not-whole",
-    reads=("epilogue", "dtype_c", "vector", *TILES),
+    reads=("dtype_c", "vector", *TILES),
+    when={"epilogue": "cshuffle"},
     enforced_by="device",
     good={"block": (128, 128, 32)},
     bad={"block": (192, 128, 32), "waves": (4, 1, 1), "mma": (16, 16, 32)},
@@ -87,8 +88,6 @@ def check_shuffle_repeats(config: BlockGemmConfig, arch: Arch) -> Rejection | No
 
     Fix: make block m / (waves m × mma m) even, use a 32-wide mma, or the default epilogue.
     """
-    if config.epilogue != "cshuffle":
-        return None
     repeat = config.block.m // (config.waves.m * config.mma.m)
     taken = min(resources.staged_tiles(config, arch), repeat)
     if taken and repeat % taken:
@@ -99,7 +98,8 @@ def check_shuffle_repeats(config: BlockGemmConfig, arch: Arch) -> Rejection | No
 @rule(
     "P317",
     "shuffle-not-spread",
-    reads=("epilogue", "dtype_c", "vector", "wave_groups", *TILES),
+    reads=("dtype_c", "vector", "wave_groups", *TILES),
+    when={"epilogue": "cshuffle"},
     enforced_by="compiler",
     good={"block": (128, 128, 32)},
     bad={"block": (64, 48, 32), "waves": (1, 3, 1), "mma": (16, 16, 32)},
@@ -111,8 +111,6 @@ def check_shuffle_distribution(config: BlockGemmConfig, arch: Arch) -> Rejection
 
     Fix: use waves and mma whose product along n is a power of two, or the default epilogue.
     """
-    if config.epilogue != "cshuffle":
-        return None
     rows, columns = resources.shuffle_tile(config, arch)
     fault = check_coverage(
         threads=config.waves.m * config.waves.n * arch.wave_size,
@@ -128,7 +126,8 @@ def check_shuffle_distribution(config: BlockGemmConfig, arch: Arch) -> Rejection
 @rule(
     "P321",
     "no-bf16-add",
-    reads=("split_k", "dtype_c"),
+    reads=("dtype_c",),
+    when={"split_k": True},
     enforced_by="compiler",
     good={"split_k": True},
     bad={"dtype_a": "bf16", "dtype_b": "bf16", "dtype_c": "bf16", "split_k": True},
@@ -142,7 +141,7 @@ def check_bf16_add(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 
     Fix: use an fp32 C, or no split-K.
     """
-    if not config.split_k or config.dtype_c != "bf16" or arch.numbers.bf16_add:
+    if config.dtype_c != "bf16" or arch.numbers.bf16_add:
         return None
     return Rejection(f"CK Tile's atomic add of bf16 does not compile for {arch.name}", "dtype_c", "fp32")
 

@@ -17,7 +17,7 @@ def _compute_lds(config: Config, arch: Arch) -> int:
     return compute_pipeline_lds(config, "qr_async", arch)
 
 
-def _fill_trial(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+def _fill_trial(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
     return {"page_size": 1} if config.paged else {}
 
 

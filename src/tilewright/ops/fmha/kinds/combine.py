@@ -61,7 +61,7 @@ def _estimate_step(config: Config, _: Arch) -> StepCost:
     )
 
 
-def _fill_trial(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+def _fill_trial(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
     return {"num_splits": 2 if config.log_max_splits else 1}
 
 

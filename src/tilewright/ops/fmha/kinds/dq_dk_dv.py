@@ -25,7 +25,7 @@ _ELEMENTWISE, _ALIBI, _DROPPED, _BIAS = 9.0, 6.0, 14.0, 7.0
 _REGISTERS = 80.0
 
 
-def _compute_lds(config: Config, arch: Arch) -> int:  # noqa: ARG001
+def _compute_lds(config: Config, arch: Arch) -> int:
     """The LDS of one work-group; 0 for a config with an invalid tile.
 
     Keys and values go through LDS first, then tiles of queries and of the output gradient use the same memory: see

@@ -51,7 +51,7 @@ def list_launchers(*names: str) -> tuple[str, ...]:
     return tuple(f"tilewright_fmha_{name}.hpp" for name in names)
 
 
-def has_always(problem: Problem) -> bool:  # noqa: ARG001
+def has_always(problem: Problem) -> bool:
     """For computations over a cache, whose sequences have different numbers of keys."""
     return True
 
@@ -62,12 +62,12 @@ def list_page_sizes(config: Config) -> Iterator[dict[str, Any]]:
         yield {"page_size": 2 * config.tile["n0"]}
 
 
-def fill_page_size(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
+def fill_page_size(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return pages of one tile."""
     return {"page_size": config.tile["n0"]} if config.paged else {}
 
 
-def list_split_counts(config: Config) -> Iterator[dict[str, Any]]:  # noqa: ARG001
+def list_split_counts(config: Config) -> Iterator[dict[str, Any]]:
     """Yield numbers of parts."""
     yield from ({"num_splits": count} for count in (3, 1, 7, 8, 5))
 

@@ -1,56 +1,43 @@
-"""Rules about variants, persistent kernels and storing C: P305, P307 to P309, P312, P320, P322, P323."""
+"""Rules about variants, persistent kernels and storing C: P302, P307 to P309, P312, P320."""
 
 from __future__ import annotations
 
-import dataclasses
-
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.rule_reuse import rule_except
-from tilewright.ops.block_gemm.rules import pipeline as shared
-from tilewright.ops.block_gemm.rules import storage
-from tilewright.ops.block_gemm.rules.examples import COMPV5, TILES
 from tilewright.ops.gemm.config import Config
+from tilewright.ops.gemm.kind import find_kind
+from tilewright.ops.gemm.kinds import preshuffle
 from tilewright.ops.rule import Rejection, rule
 
 
 @rule(
-    "P322",
-    "batched-buffers",
+    "P302",
+    "preshuffle-pipeline",
     reads=("variant", "pipeline"),
-    enforced_by="compiler",
-    good={"variant": "batched"},
-    bad={"variant": "batched", "pipeline": "compv4"},
+    enforced_by="device",
+    good={"variant": "standard"},
+    bad={**preshuffle.EXAMPLE, "variant": "standard"},
 )
-def check_batched_buffers(config: Config, arch: Arch) -> Rejection | None:
-    """A batched kernel has one LDS buffer.
+def check_preshuffle_pipeline(config: Config, arch: Arch) -> Rejection | None:
+    """The variant preshuffle requires the pipeline preshufflev2, and the reverse.
 
-    Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
+    Why: preshufflev2 reads B in the order that only the preshuffle variant passes. The other pipelines do not support
+    that order, and CK Tile does not compile them with it.
 
-    Fix: use mem, compv3, compv5 or compv6.
+    Fix: use preshufflev2 with preshuffle, any other pipeline otherwise.
     """
-    if config.variant != "batched" or config.pipeline not in resources.DOUBLE_LDS:
+    kind = find_kind(config)
+    if (config.pipeline == preshuffle.PIPELINE) == kind.reordered_b:
         return None
-    return Rejection(f"{config.pipeline} needs two LDS buffers, a batched kernel has one", "pipeline", "compv3")
-
-
-def _check_wave_groups(config: Config, arch: Arch) -> Rejection | None:
-    fault = shared.check_wave_groups.check(config, arch)
-    if fault is None and config.pipeline == "compv5" and config.persistent:
-        return Rejection("compv5 has no persistent form", "persistent", False)
-    return fault
-
-
-wave_groups = dataclasses.replace(
-    shared.check_wave_groups, reads=("pipeline", "wave_groups", "epilogue", "persistent"), check=_check_wave_groups
-)
+    nearest = preshuffle.PIPELINE if kind.reordered_b else "compv3"
+    return Rejection(f"variant {kind.name} does not work with {config.pipeline}", "pipeline", nearest)
 
 
 @rule(
     "P309",
     "persistent-not-offered",
-    reads=("persistent", "variant", "pipeline"),
+    reads=("variant", "pipeline"),
+    when={"persistent": True},
     enforced_by="device",
     good={"persistent": True},
     bad={"persistent": True, "variant": "batched"},
@@ -63,35 +50,12 @@ def check_persistent(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: turn persistent off, or use mem, compv3, compv4 or preshufflev2.
     """
-    if not config.persistent:
-        return None
-    if config.variant == "batched":
-        return Rejection("a batched kernel cannot be persistent", "persistent", False)
+    kind = find_kind(config)
+    if not kind.has_field("persistent"):
+        return Rejection(f"a {kind.name} kernel cannot be persistent", "persistent", False)
     if config.pipeline in ("compv5", "compv6", "comp_async"):
         return Rejection(f"{config.pipeline} has no persistent form", "persistent", False)
     return None
-
-
-@rule(
-    "P323",
-    "compv5-batched",
-    reads=("pipeline", "variant"),
-    enforced_by="device",
-    good={**COMPV5, "block": (64, 64, 32)},
-    bad={**COMPV5, "block": (64, 64, 32), "variant": "batched"},
-)
-def check_compv5_batched(config: Config, arch: Arch) -> Rejection | None:
-    """compv5 has no batched form.
-
-    Why: only the first of its two waves may store C. CK Tile's batched kernel does not pass this to the product
-    (batched_gemm_kernel.hpp calls RunGemm with its default), so both waves store, and the second overwrites C with
-    zeros.
-
-    Fix: use another pipeline, or the standard variant for each product.
-    """
-    if config.pipeline != "compv5" or config.variant != "batched":
-        return None
-    return Rejection("both waves of a batched compv5 kernel store C", "pipeline", "compv3")
 
 
 @rule(
@@ -109,19 +73,21 @@ def check_elementwise(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use multi_d with num_d of 1 or more, or PassThrough without D tensors.
     """
-    if config.variant == "multi_d":
-        return None if config.num_d else Rejection("multi_d needs at least 1 D tensor, num_d is 0", "num_d", 1)
+    kind = find_kind(config)
+    if kind.has_field("num_d"):
+        return None if config.num_d else Rejection(f"{kind.name} needs at least 1 D tensor, num_d is 0", "num_d", 1)
     if config.num_d:
-        return Rejection(f"{config.variant} does not support D tensors, num_d is {config.num_d}", "num_d", 0)
+        return Rejection(f"{kind.name} does not support D tensors, num_d is {config.num_d}", "num_d", 0)
     if config.elementwise != "PassThrough":
-        return Rejection(f"{config.variant} cannot apply {config.elementwise}", "elementwise", "PassThrough")
+        return Rejection(f"{kind.name} cannot apply {config.elementwise}", "elementwise", "PassThrough")
     return None
 
 
 @rule(
     "P308",
     "split-k-not-possible",
-    reads=("split_k", "variant", "epilogue", "dtype_c", "vector"),
+    reads=("variant", "epilogue", "dtype_c", "vector"),
+    when={"split_k": True},
     enforced_by="supports",
     good={"split_k": True},
     bad={"split_k": True, "epilogue": "default"},
@@ -135,10 +101,9 @@ def check_split_k(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use the cshuffle epilogue with wider vectors, a 32-bit C, or no split-K.
     """
-    if not config.split_k:
-        return None
-    if config.variant == "multi_d":
-        return Rejection("multi_d cannot split K", "split_k", False)
+    kind = find_kind(config)
+    if kind.has_field("elementwise"):
+        return Rejection(f"{kind.name} cannot split K", "split_k", False)
     if config.epilogue == "default" and find_dtype(config.dtype_c).bits == 16:
         return Rejection(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
     if config.vector is not None and config.vector[2] % 2 and find_dtype(config.dtype_c).bits == 16:
@@ -164,7 +129,7 @@ def check_vector_effect(config: Config, arch: Arch) -> Rejection | None:
     """
     if config.vector is None:
         return None
-    if config.pipeline == "preshufflev2":
+    if config.pipeline == preshuffle.PIPELINE:
         return Rejection("preshufflev2 does not support fixed vector widths", "vector")
     if config.epilogue == "default" and config.vector[2] != 1:
         return Rejection(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")
@@ -174,7 +139,8 @@ def check_vector_effect(config: Config, arch: Arch) -> Rejection | None:
 @rule(
     "P312",
     "permute-n",
-    reads=("permute_n", "variant", "epilogue", "block", "waves", "mma"),
+    reads=("variant", "epilogue", "block", "waves", "mma"),
+    when={"permute_n": True},
     enforced_by="device",
     good={"permute_n": False},
     bad={"permute_n": True},
@@ -187,29 +153,12 @@ def check_permute_n(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: turn it off, or use preshuffle with an even block n / (waves n × mma n).
     """
-    if not config.permute_n:
-        return None
-    if config.variant != "preshuffle" or config.epilogue != "cshuffle":
-        return Rejection(f"{config.variant} with the {config.epilogue} epilogue has no permute_n", "permute_n", False)
+    kind = find_kind(config)
+    if not kind.has_field("permute_n") or config.epilogue != "cshuffle":
+        return Rejection(f"{kind.name} with the {config.epilogue} epilogue has no permute_n", "permute_n", False)
     repeat = config.block.n // (config.waves.n * config.mma.n)
     if repeat % 2:
         return Rejection(
             f"permute_n needs an even number of mma tiles per wave along n, not {repeat}", "permute_n", False
         )
     return None
-
-
-def _is_stored_from_registers(config: Config) -> bool:
-    return config.permute_n
-
-
-shuffle_not_whole = rule_except(
-    storage.check_shuffle_repeats,
-    _is_stored_from_registers,
-    reads=("epilogue", "dtype_c", "vector", "permute_n", *TILES),
-)
-shuffle_not_spread = rule_except(
-    storage.check_shuffle_distribution,
-    _is_stored_from_registers,
-    reads=("epilogue", "dtype_c", "vector", "permute_n", "wave_groups", *TILES),
-)
