@@ -24,7 +24,6 @@ from tilewright.dispatch.verify import Check, verify, verify_plan
 from tilewright.emulator.launch import Mode
 from tilewright.ops import fmha
 from tilewright.ops.fmha import Config, Problem
-from tilewright.ops.fmha.families import BACKWARD, CONVERT_DQ, DOT_DO_O, DQ_DK_DV
 from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.kernel import Kernel
@@ -53,11 +52,11 @@ def pads(step: int) -> dict[str, int]:
 
 
 def dot_do_o(**fields: Any) -> Kernel:
-    return kernel(DOT_DO_O, **{"block": (64, 128), "pad_q": True, "pad_hdim_v": 1, **fields})
+    return kernel("dot_do_o", **{"block": (64, 128), "pad_q": True, "pad_hdim_v": 1, **fields})
 
 
 def convert_dq(**fields: Any) -> Kernel:
-    return kernel(CONVERT_DQ, **{"block": (128, 32, 64, 128), "pad_q": True, "pad_hdim_q": 1, **fields})
+    return kernel("convert_dq", **{"block": (128, 32, 64, 128), "pad_q": True, "pad_hdim_q": 1, **fields})
 
 
 _DROPOUT = {"dropout": True, "store_randval": True}
@@ -76,24 +75,24 @@ LAST = {
     "group-deterministic": convert_dq(deterministic=True, **GROUP),
 }
 GRADIENTS = {
-    "plain": kernel(DQ_DK_DV, **_IGLP, **tiles(16, 64, 64), **pads(8)),
-    "mask": kernel(DQ_DK_DV, **_KR, **tiles(32, 64, 32), **pads(1), mask_form="any"),
+    "plain": kernel("dq_dk_dv", **_IGLP, **tiles(16, 64, 64), **pads(8)),
+    "mask": kernel("dq_dk_dv", **_KR, **tiles(32, 64, 32), **pads(1), mask_form="any"),
     "deterministic": kernel(
-        DQ_DK_DV, **_IGLP, **tiles(16, 64, 128), dtype="bf16", mask_form="causal", deterministic=True
+        "dq_dk_dv", **_IGLP, **tiles(16, 64, 128), dtype="bf16", mask_form="causal", deterministic=True
     ),
-    "bias": kernel(DQ_DK_DV, **_KR, **tiles(32, 128, 64), **pads(8), **_BIAS),
-    "alibi": kernel(DQ_DK_DV, **_IGLP, **tiles(16, 64, 64), bias="alibi", mask_form="any"),
-    "dropout": kernel(DQ_DK_DV, **_IGLP, **tiles(32, 64, 64), **pads(8), **_DROPOUT),
-    "group": kernel(DQ_DK_DV, **_KR, **tiles(32, 64, 64), **pads(8), **_BIAS, **GROUP, mask_form="any"),
-    "group-deterministic": kernel(DQ_DK_DV, **_IGLP, **tiles(32, 64, 64), **GROUP, dropout=True, deterministic=True),
-    "sink": kernel(DQ_DK_DV, **_IGLP, **tiles(16, 64, 64), mask_form="any", sink=3),
+    "bias": kernel("dq_dk_dv", **_KR, **tiles(32, 128, 64), **pads(8), **_BIAS),
+    "alibi": kernel("dq_dk_dv", **_IGLP, **tiles(16, 64, 64), bias="alibi", mask_form="any"),
+    "dropout": kernel("dq_dk_dv", **_IGLP, **tiles(32, 64, 64), **pads(8), **_DROPOUT),
+    "group": kernel("dq_dk_dv", **_KR, **tiles(32, 64, 64), **pads(8), **_BIAS, **GROUP, mask_form="any"),
+    "group-deterministic": kernel("dq_dk_dv", **_IGLP, **tiles(32, 64, 64), **GROUP, dropout=True, deterministic=True),
+    "sink": kernel("dq_dk_dv", **_IGLP, **tiles(16, 64, 64), mask_form="any", sink=3),
 }
 # One kernel each, without what comes before and after.
 OTHERS = {
-    "gfx90a": kernel(DQ_DK_DV, "gfx90a", **_KR, **tiles(16, 64, 64), **pads(8), mask_form="window"),
-    "trload": kernel(DQ_DK_DV, "gfx950", pipeline="trload_kr_ktr_vr", **tiles(32, 64, 64), mask_form="any"),
+    "gfx90a": kernel("dq_dk_dv", "gfx90a", **_KR, **tiles(16, 64, 64), **pads(8), mask_form="window"),
+    "trload": kernel("dq_dk_dv", "gfx950", pipeline="trload_kr_ktr_vr", **tiles(32, 64, 64), mask_form="any"),
     "trload-few-queries": kernel(
-        DQ_DK_DV,
+        "dq_dk_dv",
         "gfx950",
         **{**tiles(32, 32, 64), "pipeline": "trload_qr_qtr_dor", "waves": (1,) * 9},
         mask_form="any",
@@ -220,13 +219,13 @@ def test_sums_are_converted(name: str) -> None:
 def test_gradients(name: str) -> None:
     """The kernel between the two by itself: also what it leaves between the stages."""
     made = GRADIENTS[name]
-    assert checked(made, [list(stages(whole))[1] for whole in problems(name, made, BACKWARD)]) == []
+    assert checked(made, [list(stages(whole))[1] for whole in problems(name, made, "backward")]) == []
 
 
 @pytest.mark.parametrize("name", tiered(OTHERS, lambda name: [OTHERS[name]]))
 def test_gradients_on_other_gpus(name: str) -> None:
     made = OTHERS[name]
-    assert checked(made, problems(name, made, DQ_DK_DV)) == []
+    assert checked(made, problems(name, made, "dq_dk_dv")) == []
 
 
 def stages_of(name: str) -> list[Kernel]:
@@ -238,7 +237,7 @@ def stages_of(name: str) -> list[Kernel]:
 def test_plans(name: str) -> None:
     kernels = stages_of(name)
     artifacts = dict(zip(kernels, built(kernels), strict=True))
-    listed = problems(name, GRADIENTS[name], BACKWARD)
+    listed = problems(name, GRADIENTS[name], "backward")
     assert faults(verify_plan(artifacts, tw.Device(f"emulated:{GPU}"), listed, mode=Mode.STRICT)) == []
 
 

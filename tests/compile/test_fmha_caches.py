@@ -21,7 +21,6 @@ from tilewright.dispatch.verify import Check, verify, verify_plan
 from tilewright.emulator.launch import Mode
 from tilewright.ops import fmha
 from tilewright.ops.fmha import Problem
-from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, PAGEDKV, SPLITKV
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
@@ -34,13 +33,19 @@ _ATTENTION: dict[str, Any] = {
     "pad_q": True,
     "pad_k": True,
 }
-_PIPELINES = {SPLITKV: "qr", PAGEDKV: "qr_pagedkv", COMBINE: "combine", APPENDKV: "appendkv", BATCH_PREFILL: "qr_async"}
+_PIPELINES = {
+    "splitkv": "qr",
+    "pagedkv": "qr_pagedkv",
+    "combine": "combine",
+    "appendkv": "appendkv",
+    "batch_prefill": "qr_async",
+}
 _FIELDS: dict[str, dict[str, Any]] = {
-    SPLITKV: {**_ATTENTION, "uneven_splits": True},
-    PAGEDKV: {**_ATTENTION, "paged": True},
-    COMBINE: {"block": (32, 64), "pad_q": True, "log_max_splits": 3},
-    APPENDKV: {"block": (64, 64, 64, 64), "pad_q": True, "pad_k": True},
-    BATCH_PREFILL: {**_ATTENTION, "pad_hdim_q": 8, "pad_hdim_v": 8, "paged": True},
+    "splitkv": {**_ATTENTION, "uneven_splits": True},
+    "pagedkv": {**_ATTENTION, "paged": True},
+    "combine": {"block": (32, 64), "pad_q": True, "log_max_splits": 3},
+    "appendkv": {"block": (64, 64, 64, 64), "pad_q": True, "pad_k": True},
+    "batch_prefill": {**_ATTENTION, "pad_hdim_q": 8, "pad_hdim_v": 8, "paged": True},
 }
 # 4 waves side by side, and the scores shuffled through LDS: for few queries.
 _NWARP = {"pipeline": "qr_nwarp_sshuffle", "block": (16, 64, 32, 64, 32, 64), "waves": (1, 4, 1, 1, 4, 1)}
@@ -55,25 +60,25 @@ def kernel(family: str, gpu: str = GPU, **fields: Any) -> Kernel:
 
 # By what tells them apart.
 KERNELS = {
-    "splitkv": kernel(SPLITKV),
-    "splitkv-mask": kernel(SPLITKV, mask_form="any"),
-    "splitkv-sink-group": kernel(SPLITKV, mode="group", mask_form="any", sink=5),
-    "splitkv-paged": kernel(SPLITKV, paged=True, mask_form="any", **_SMALL_PAGES),
-    "splitkv-paged-group": kernel(SPLITKV, mode="group", paged=True, bias="alibi"),
-    "splitkv-nwarp": kernel(SPLITKV, bias="elementwise", **_NWARP),
-    "splitkv-nwarp-merged": kernel(SPLITKV, paged=True, merge_heads=True, **_NWARP),
-    "splitkv-cap": kernel(SPLITKV, dtype="bf16", soft_cap=True, **_LARGE),
-    "combine": kernel(COMBINE, lse=True),
-    "combine-group": kernel(COMBINE, mode="group", block=(16, 64), log_max_splits=7),
-    "combine-bf16": kernel(COMBINE, dtype="bf16", block=(32, 128)),
-    "pagedkv": kernel(PAGEDKV, lse=True, **_SMALL_PAGES),
-    "pagedkv-mask": kernel(PAGEDKV, mask_form="any", bias="elementwise", pad_hdim_q=1, pad_hdim_v=1),
-    "pagedkv-group": kernel(PAGEDKV, mode="group", mask_form="any", sink=3, lse=True, skip_min_seqlen_q=True),
-    "appendkv": kernel(APPENDKV, dtype="bf16", paged=True),
-    "appendkv-interleaved": kernel(APPENDKV, rotary="interleaved", paged=True),
-    "appendkv-half": kernel(APPENDKV, rotary="half"),
-    "batch_prefill": kernel(BATCH_PREFILL, mask_form="any", lse=True),
-    "batch_prefill-group": kernel(BATCH_PREFILL, mode="group", mask_form="causal"),
+    "splitkv": kernel("splitkv"),
+    "splitkv-mask": kernel("splitkv", mask_form="any"),
+    "splitkv-sink-group": kernel("splitkv", mode="group", mask_form="any", sink=5),
+    "splitkv-paged": kernel("splitkv", paged=True, mask_form="any", **_SMALL_PAGES),
+    "splitkv-paged-group": kernel("splitkv", mode="group", paged=True, bias="alibi"),
+    "splitkv-nwarp": kernel("splitkv", bias="elementwise", **_NWARP),
+    "splitkv-nwarp-merged": kernel("splitkv", paged=True, merge_heads=True, **_NWARP),
+    "splitkv-cap": kernel("splitkv", dtype="bf16", soft_cap=True, **_LARGE),
+    "combine": kernel("combine", lse=True),
+    "combine-group": kernel("combine", mode="group", block=(16, 64), log_max_splits=7),
+    "combine-bf16": kernel("combine", dtype="bf16", block=(32, 128)),
+    "pagedkv": kernel("pagedkv", lse=True, **_SMALL_PAGES),
+    "pagedkv-mask": kernel("pagedkv", mask_form="any", bias="elementwise", pad_hdim_q=1, pad_hdim_v=1),
+    "pagedkv-group": kernel("pagedkv", mode="group", mask_form="any", sink=3, lse=True, skip_min_seqlen_q=True),
+    "appendkv": kernel("appendkv", dtype="bf16", paged=True),
+    "appendkv-interleaved": kernel("appendkv", rotary="interleaved", paged=True),
+    "appendkv-half": kernel("appendkv", rotary="half"),
+    "batch_prefill": kernel("batch_prefill", mask_form="any", lse=True),
+    "batch_prefill-group": kernel("batch_prefill", mode="group", mask_form="causal"),
 }
 
 
@@ -159,11 +164,11 @@ def _batch_prefill(made: Kernel) -> list[Problem]:
 
 
 _PROBLEMS = {
-    SPLITKV: _splitkv,
-    COMBINE: _combine,
-    PAGEDKV: _pagedkv,
-    APPENDKV: _appendkv,
-    BATCH_PREFILL: _batch_prefill,
+    "splitkv": _splitkv,
+    "combine": _combine,
+    "pagedkv": _pagedkv,
+    "appendkv": _appendkv,
+    "batch_prefill": _batch_prefill,
 }
 
 
@@ -267,7 +272,7 @@ def test_no_tensor_may_be_missing(name: str) -> None:
     (artifact,) = built([made])
     asked = problems(made)[0]
     call, tensors = call_of(made, artifact, asked), get_execution("fmha").tensors(asked)
-    needed = [i for i, tensor in enumerate(tensors) if tensor.name != "seqlens_k" or made.config.family == APPENDKV]
+    needed = [i for i, tensor in enumerate(tensors) if tensor.name != "seqlens_k" or made.config.family == "appendkv"]
     for missing in needed:
         addresses = [0 if i == missing else 4096 for i in range(len(tensors))]
         with pytest.raises(InvalidValueError, match="must not be null"):
@@ -278,9 +283,9 @@ def test_no_tensor_may_be_missing(name: str) -> None:
 def test_a_registry_runs_what_a_framework_asks_for(name: str) -> None:
     """A forward problem with pages, and with parts where the kernel has them."""
     made = KERNELS[name]
-    kernels = [made, KERNELS["combine"]] if made.config.family == SPLITKV else [made]
+    kernels = [made, KERNELS["combine"]] if made.config.family == "splitkv" else [made]
     artifacts = dict(zip(kernels, built(kernels), strict=True))
-    parts = {"num_splits": 3} if made.config.family == SPLITKV else {}
+    parts = {"num_splits": 3} if made.config.family == "splitkv" else {}
     asked = problem(made, family="forward", lse=True, seqlen_q=20, seqlen_k=90, page_size=64, **parts)
     registry, gpu, execution = tw.Registry(tuple(kernels), artifacts), device(made), get_execution("fmha")
     inputs = execution.inputs(asked, 1, gpu.arch)

@@ -19,7 +19,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.building.toolchain import find_toolchain
 from tilewright.ops import find_op
 from tilewright.ops.fmha.call import FmhaArgs, make_arguments
-from tilewright.ops.fmha.families import APPENDKV, BATCH_PREFILL, COMBINE, CONVERT_DQ, DQ_DK_DV, SPLITKV, USED
+from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.problem import MASKS, Problem
 from tilewright.ops.rule import find_violations
 
@@ -36,28 +36,28 @@ KERNELS: dict[str, dict[str, Any]] = {
         **{"mask_form": "any", "sink": 4, "bias": "alibi"},
     },
     "pagedkv": {**_TILE, "family": "pagedkv", "pipeline": "qr_pagedkv", "paged": True, "soft_cap": True},
-    "splitkv": {**_TILE, "family": SPLITKV, "uneven_splits": True, "merge_heads": True},
-    "splitkv-even": {**_TILE, "family": SPLITKV, "paged": True},
+    "splitkv": {**_TILE, "family": "splitkv", "uneven_splits": True, "merge_heads": True},
+    "splitkv-even": {**_TILE, "family": "splitkv", "paged": True},
     "combine": {
         **_NO_GEMM,
-        **{"family": COMBINE, "pipeline": "combine", "block": (32, 64), "log_max_splits": 3, "lse": True},
+        **{"family": "combine", "pipeline": "combine", "block": (32, 64), "log_max_splits": 3, "lse": True},
     },
     "appendkv": {
-        **{**_NO_GEMM, "family": APPENDKV, "pipeline": "appendkv", "block": (64, 64, 64, 64)},
+        **{**_NO_GEMM, "family": "appendkv", "pipeline": "appendkv", "block": (64, 64, 64, 64)},
         **{"rotary": "half", "paged": True, "pad_k": True},
     },
     "batch_prefill": {
-        **{**_TILE, "family": BATCH_PREFILL, "pipeline": "qr_async", "paged": True, "mode": "group"},
+        **{**_TILE, "family": "batch_prefill", "pipeline": "qr_async", "paged": True, "mode": "group"},
         **{"pad_hdim_q": 8, "pad_hdim_v": 8, "lse": True},
     },
     "dot_do_o": {**_NO_GEMM, "family": "dot_do_o", "pipeline": "dot_do_o", "block": (64, 64)},
     "dq_dk_dv": {
-        **{**_NO_GEMM, "family": DQ_DK_DV, "pipeline": "kr_ktr_vr", "block": (16, 64, 64, 16, 64, 16, 32, 64, 64)},
+        **{**_NO_GEMM, "family": "dq_dk_dv", "pipeline": "kr_ktr_vr", "block": (16, 64, 64, 16, 64, 16, 32, 64, 64)},
         **{"waves": (1, 4, 1, 4, 1, 1, 1, 4, 1), "mma": (16, 16, 32, 16, 16, 16, 16, 16, 32)},
         **{"bias": "elementwise", "bias_gradient": True, "deterministic": True, "pad_hdim_q": 8},
     },
     "convert_dq": {
-        **{**_NO_GEMM, "family": CONVERT_DQ, "pipeline": "convert_dq", "block": (256, 64, 64, 64)},
+        **{**_NO_GEMM, "family": "convert_dq", "pipeline": "convert_dq", "block": (256, 64, 64, 64)},
         **{"deterministic": True},
     },
 }
@@ -79,7 +79,7 @@ def mostly(value: Any, *others: Any) -> st.SearchStrategy[Any]:
 @st.composite
 def problems(draw: st.DrawFn, config: Any) -> Problem:
     """Problems of a kernel's family and type: some that it computes, some that miss by little."""
-    tile, used = config.tile, USED[config.family]
+    tile, used = config.tile, find_kind(config).fields
     hdim_q, hdim_v = config.hdim_q or config.hdim_v, config.hdim_v or config.hdim_q
     mask = draw(mostly("none" if config.mask_form == "none" else "bottom_right", *MASKS))
     window = {} if mask == "none" else {
@@ -98,10 +98,10 @@ def problems(draw: st.DrawFn, config: Any) -> Problem:
         "mask": mask,
         "p_drop": draw(mostly(0.25 if config.dropout else 0.0, 0.0, 0.5)),
         "logits_cap": draw(mostly(8.0 if config.soft_cap else 0.0, 0.0, 9.0)),
-        "num_splits": draw(mostly(2 if config.family in (SPLITKV, COMBINE) else 0, 0, 1, 8, 9)),
+        "num_splits": draw(mostly(2 if config.family in ("splitkv", "combine") else 0, 0, 1, 8, 9)),
         "page_size": draw(mostly(_page(config), 0, 1, 64, 96, 128)),
         "min_seqlen_q": draw(mostly(0, 3)),
-        "seqlen_new": draw(mostly(70, 0, 64)) if config.family == APPENDKV else 0,
+        "seqlen_new": draw(mostly(70, 0, 64)) if config.family == "appendkv" else 0,
         "dq_parts": draw(mostly(1, 2)),
         **window,
     }
@@ -130,7 +130,7 @@ def _others(own: Any, *, masked: bool) -> tuple[Any, ...]:
 def _page(config: Any) -> int:
     if not config.paged:
         return 0
-    return 1 if config.family == BATCH_PREFILL else int(2 * config.tile["n0"])
+    return 1 if config.family == "batch_prefill" else int(2 * config.tile["n0"])
 
 
 @pytest.mark.parametrize("problem_count", [500, pytest.param(5000, marks=pytest.mark.deep)])

@@ -12,7 +12,7 @@ from simulated_sums import F, shares_of, stored
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.dropout import draw_keep_mask, dropout_scale, keep_probability
-from tilewright.ops.fmha.families import DTYPES
+from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_forward import (
     allocate_outputs,

@@ -19,7 +19,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops import fmha
 from tilewright.ops.cost_model.cost import Estimate, ResourceUse
 from tilewright.ops.fmha.estimate import COST
-from tilewright.ops.fmha.families import FAMILIES
+from tilewright.ops.fmha.kinds import KINDS
 from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.fmha.trials import list_trials
 
@@ -72,7 +72,7 @@ def test_every_kernel_has_a_finite_estimate_for_all_that_it_computes(gpu: str) -
                 assert all(math.isfinite(value) for value in made.values()), (config, problem)
     assert len(problems) == len(kernels) == 1, "all problems and all kernels have the same names"
     assert families >= {"combine", "appendkv", "dot_do_o", "convert_dq"}
-    assert families == set(FAMILIES) or arch.matrix == "wmma"
+    assert families == {kind.name for kind in KINDS} or arch.matrix == "wmma"
 
 
 def test_a_problem_of_several_kernels_is_estimated_by_stages() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tilewright import arch as archs
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fmha.families import BACKWARD, FAMILIES
 from tilewright.ops.fmha.inputs import make_inputs
 from tilewright.ops.fmha.kind import compute_reference
+from tilewright.ops.fmha.kinds import COMPUTATIONS
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.tensors import list_tensors
 
@@ -26,7 +26,7 @@ def problem(family: str = "forward", **values: Any) -> Problem:
     return Problem(**{"family": family, "dtype": "fp16", **SIZES, **values})
 
 
-MODES = [(family, mode) for family in (*FAMILIES, BACKWARD) for mode in ("batch", "group")]
+MODES = [(family, mode) for family in COMPUTATIONS for mode in ("batch", "group")]
 # New tokens lie in sequences of one length.
 MODES.remove(("appendkv", "group"))
 

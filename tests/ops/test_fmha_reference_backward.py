@@ -9,9 +9,11 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fmha.families import FAMILIES
 from tilewright.ops.fmha.inputs import make_inputs
 from tilewright.ops.fmha.kind import compute_reference
+from tilewright.ops.fmha.kinds.convert_dq import CONVERT_DQ
+from tilewright.ops.fmha.kinds.dot_do_o import DOT_DO_O
+from tilewright.ops.fmha.kinds.dq_dk_dv import DQ_DK_DV
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.stages import make_stage
 
@@ -74,8 +76,8 @@ def test_stages_together_are_the_whole(values: dict[str, Any]) -> None:
     given = in_float64(of)
     expected = compute_reference(of, given, GFX942)
     known = dict(given)
-    for family in ("dot_do_o", "dq_dk_dv", "convert_dq"):
-        known.update(compute_reference(make_stage(of, FAMILIES[family]), known, GFX942))
+    for stage in (DOT_DO_O, DQ_DK_DV, CONVERT_DQ):
+        known.update(compute_reference(make_stage(of, stage), known, GFX942))
     for name, each in expected.items():
         np.testing.assert_allclose(known[name], each, rtol=1e-12, atol=1e-14)
 
@@ -86,16 +88,14 @@ def test_stages_together_are_the_whole(values: dict[str, Any]) -> None:
 def test_parts_of_a_deterministic_problem_add_up(values: dict[str, Any]) -> None:
     whole = problem(deterministic=True, seqlen_k=50, dq_parts=4, **values)
     given = in_float64(whole)
-    known = {**given, **compute_reference(make_stage(whole, FAMILIES["dot_do_o"]), given, GFX942)}
-    parted = compute_reference(make_stage(whole, FAMILIES["dq_dk_dv"], dq_parts=4), known, GFX942)["dq_acc"]
-    single = compute_reference(make_stage(whole, FAMILIES["dq_dk_dv"]), known, GFX942)["dq_acc"]
+    known = {**given, **compute_reference(make_stage(whole, DOT_DO_O), given, GFX942)}
+    parted = compute_reference(make_stage(whole, DQ_DK_DV, dq_parts=4), known, GFX942)["dq_acc"]
+    single = compute_reference(make_stage(whole, DQ_DK_DV), known, GFX942)["dq_acc"]
     assert len(parted) == 4
     np.testing.assert_allclose(parted.sum(axis=0), single[0], rtol=1e-12, atol=1e-14)
     # The last of four tiles of 16 keys has two.
     assert 0 < np.abs(parted[3]).max() < np.abs(parted[:3]).max()
-    dq = compute_reference(make_stage(whole, FAMILIES["convert_dq"], dq_parts=4), {**known, "dq_acc": parted}, GFX942)[
-        "dq"
-    ]
+    dq = compute_reference(make_stage(whole, CONVERT_DQ, dq_parts=4), {**known, "dq_acc": parted}, GFX942)["dq"]
     np.testing.assert_allclose(dq, compute_reference(whole, given, GFX942)["dq"], rtol=1e-12, atol=1e-14)
 
 

@@ -10,8 +10,9 @@ import pytest
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.fields import list_fields
-from tilewright.ops.fmha import kind, rules
-from tilewright.ops.fmha.families import FAMILIES, USED
+from tilewright.ops.fmha import rules
+from tilewright.ops.fmha.kind import AttentionKind, matrix_instructions
+from tilewright.ops.fmha.kinds import KINDS
 from tilewright.ops.fmha.rules.all_kinds import list_gemms
 from tilewright.ops.fmha.rules.examples import GRADIENT
 from tilewright.ops.rule import find_violations
@@ -27,20 +28,19 @@ def test_every_module_of_rules_is_used() -> None:
     assert modules == {name for name in vars(rules) if name in modules}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_launcher_reads_the_fields_that_its_family_uses(family: str) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_launcher_reads_the_fields_that_its_family_uses(kind: AttentionKind) -> None:
     """A field that no source of the family reads would give one kernel several names."""
     texts = [path.read_text() for name, path in FMHA.launchers.items()]
     shared = (Path(rules.__file__).parents[1] / "launch" / "kernel.hpp").read_text()
-    own = (Path(rules.__file__).parents[1] / "launch" / f"{family}.hpp").read_text()
+    own = (Path(rules.__file__).parents[1] / "launch" / f"{kind.name}.hpp").read_text()
     read = set(re.findall(r"\bD::(\w+)", own + shared + "".join(texts)))
-    assert {SAID_AS.get(name, name) for name in USED[family]} <= read
+    assert {SAID_AS.get(name, name) for name in kind.fields} <= read
 
 
 def test_unused_fields_are_those_of_other_families() -> None:
     optional = {name for name, field in list_fields(FMHA.config_type).items() if not field.required}
-    assert set(USED) == set(FAMILIES)
-    assert {name for names in USED.values() for name in names} == optional
+    assert {name for kind in KINDS for name in kind.fields} == optional
 
 
 def test_gemms_of_gradients() -> None:
@@ -51,11 +51,11 @@ def test_gemms_of_gradients() -> None:
 
 def test_matrix_instructions_are_one_for_each_gemm() -> None:
     arch = archs.load("gfx942")
-    assert len(kind.matrix_instructions(FMHA.make_example(), arch)) == 2
+    assert len(matrix_instructions(FMHA.make_example(), arch)) == 2
     mixed = FMHA.make_example({"mma": (32, 32, 16, 16, 16, 16)})
-    assert len(set(kind.matrix_instructions(mixed, arch))) == 2
+    assert len(set(matrix_instructions(mixed, arch))) == 2
     combine = {"family": "combine", "pipeline": "combine", "block": (32, 64), "waves": (), "mma": ()}
-    assert kind.matrix_instructions(FMHA.make_example(combine), arch) == ()
+    assert matrix_instructions(FMHA.make_example(combine), arch) == ()
 
 
 def test_a_message_names_the_gemm() -> None:

@@ -11,16 +11,8 @@ from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownVa
 from tilewright.ops import find_op
 from tilewright.ops.fmha.arch_table import format_tile, list_tiles, read_tile
 from tilewright.ops.fmha.config import PAD_FIELDS, PAD_PRESETS
-from tilewright.ops.fmha.families import (
-    COMBINE,
-    CONVERT_DQ,
-    DOT_DO_O,
-    DQ_DK_DV,
-    DTYPES,
-    FAMILIES,
-    FORWARD,
-    SPLITKV,
-)
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kinds import KINDS
 from tilewright.ops.space import Space
 
 FMHA = find_op("fmha")
@@ -48,10 +40,10 @@ def test_every_tile_of_a_table_is_legal_with_some_features(arch: str) -> None:
 @pytest.mark.parametrize("arch", GPUS)
 def test_tables_have_tiles_of_every_kind(arch: str) -> None:
     found = list_tiles(archs.load(arch))
-    assert {tile.family for tile in found} >= set(FAMILIES) - {"batch_prefill", "dq_dk_dv"}
+    assert {tile.family for tile in found} >= {kind.name for kind in KINDS} - {"batch_prefill", "dq_dk_dv"}
     heads = {FMHA.make_config(
-        family=FORWARD, mode="batch", dtype=tile.dtype, pipeline="qr", block=tile.block, waves=tile.waves, mma=tile.mma
-    ).hdim_q for tile in found if tile.family == FORWARD}  # fmt: skip
+        family="forward", mode="batch", dtype=tile.dtype, pipeline="qr", block=tile.block, waves=tile.waves, mma=tile.mma
+    ).hdim_q for tile in found if tile.family == "forward"}  # fmt: skip
     assert heads >= {32, 64, 96, 128, 192, 256}
     types = {tile.dtype for tile in found}
     assert types >= {"fp16", "bf16"}
@@ -81,11 +73,11 @@ def test_the_space_is_counted_by_family_within_seconds() -> None:
     started = time.process_time()
     counts = {arch: by_family(arch) for arch in ("gfx942", "gfx1100")}
     assert time.process_time() - started < 10
-    assert set(counts["gfx942"]) == set(FAMILIES)
+    assert set(counts["gfx942"]) == {kind.name for kind in KINDS}
     assert min(counts["gfx942"].values()) > 100
     # Only what has no GEMM compiles for RDNA 3.
     assert {family for family, count in counts["gfx1100"].items() if count} == {
-        name for name, family in FAMILIES.items() if not family.gemms
+        kind.name for kind in KINDS if not kind.gemms
     }
 
 
@@ -114,7 +106,7 @@ def test_the_sets_hold_what_their_use_needs() -> None:
         name: {kernel.config.family for arch in found.archs for kernel in found.kernels(arch)}  # type: ignore[attr-defined]
         for name, found in sets.items()
     }
-    assert families["decode"] == {SPLITKV, COMBINE, "appendkv"}
-    assert families["training"] == {FORWARD, DOT_DO_O, DQ_DK_DV, CONVERT_DQ}
+    assert families["decode"] == {"splitkv", "combine", "appendkv"}
+    assert families["training"] == {"forward", "dot_do_o", "dq_dk_dv", "convert_dq"}
     assert {arch for found in sets.values() for arch in found.archs} >= set(GPUS)
     assert all(DTYPES[name] for name in ("fp16", "fp8bf16"))

@@ -9,7 +9,7 @@ import pytest
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.ops.fmha.call import STRIDED, get_struct_strides, make_address_setter, make_arguments
 from tilewright.ops.fmha.config import Config
-from tilewright.ops.fmha.families import BACKWARD, FAMILIES
+from tilewright.ops.fmha.kinds import COMPUTATIONS
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.stages import get_keys_per_part, plan_next_stage
 from tilewright.ops.fmha.tensors import apply_strides, list_tensors
@@ -89,7 +89,7 @@ def test_types() -> None:
     assert types(problem("batch_prefill", page_size=1))["page_list"] == "int32"
 
 
-@pytest.mark.parametrize("family", (*FAMILIES, BACKWARD))
+@pytest.mark.parametrize("family", COMPUTATIONS)
 @pytest.mark.parametrize("values", [{}, GROUP], ids=["batch", "group"])
 def test_every_family_fills_the_struct(family: str, values: dict[str, Any]) -> None:
     of = problem(family, num_splits=2 if family in ("splitkv", "combine") else 0, seqlen_new=1, **values)
@@ -144,7 +144,7 @@ def test_splits_have_two_stages() -> None:
 
 
 def test_gradients_have_three_stages() -> None:
-    of = problem(BACKWARD, bias="elementwise", bias_gradient=True, p_drop=0.5)
+    of = problem("backward", bias="elementwise", bias_gradient=True, p_drop=0.5)
     dot, gradients, convert = stages(of)
     assert (dot, convert) == (problem("dot_do_o", p_drop=0.5), problem("convert_dq"))
     assert gradients == problem("dq_dk_dv", bias="elementwise", bias_gradient=True, p_drop=0.5)
@@ -152,7 +152,7 @@ def test_gradients_have_three_stages() -> None:
 
 @pytest.mark.parametrize(("values", "parts"), [({}, 3), ({"hdim_q": 256}, 5), ({"dq_parts": 9}, 9)])
 def test_deterministic_gradients_keep_parts(values: dict[str, Any], parts: int) -> None:
-    of = problem(BACKWARD, deterministic=True, seqlen_k=300, **values)
+    of = problem("backward", deterministic=True, seqlen_k=300, **values)
     _, gradients, convert = stages(of)
     assert (gradients.dq_parts, convert.dq_parts) == (parts, parts)
     (between,) = shapes(gradients).keys() & shapes(convert).keys()
@@ -160,7 +160,7 @@ def test_deterministic_gradients_keep_parts(values: dict[str, Any], parts: int) 
     assert shapes(gradients)[between] == shapes(convert)[between]
 
 
-@pytest.mark.parametrize("of", [problem(num_splits=2, lse=True), problem(BACKWARD), problem(num_splits=2, **GROUP)])
+@pytest.mark.parametrize("of", [problem(num_splits=2, lse=True), problem("backward"), problem(num_splits=2, **GROUP)])
 def test_stages_share_tensors(of: Problem) -> None:
     """What a stage reads is given, or was written before with the same shape; at the end all is written."""
     known = {tensor.name: tensor for tensor in list_tensors(of) if not tensor.output}

@@ -7,17 +7,6 @@ from typing import Any
 from tilewright.ops import fmha
 from tilewright.ops import gemm as gemm_op
 from tilewright.ops import grouped_conv as conv_op
-from tilewright.ops.fmha.families import (
-    APPENDKV,
-    BATCH_PREFILL,
-    COMBINE,
-    CONVERT_DQ,
-    DOT_DO_O,
-    DQ_DK_DV,
-    FORWARD,
-    PAGEDKV,
-    SPLITKV,
-)
 from tilewright.ops.kernel import Kernel
 
 GPU = "gfx942"
@@ -63,18 +52,18 @@ _GRADIENTS: dict[str, Any] = {
     "mma": (16, 16, 32, 16, 16, 16, 16, 16, 32),
 }
 _FMHA: dict[str, dict[str, Any]] = {
-    FORWARD: {**_ATTENTION, "pipeline": "qr", "mode": "group", "mask_form": "any", "lse": True},
-    PAGEDKV: {**_ATTENTION, "pipeline": "qr_pagedkv", "paged": True, "mask_form": "any"},
-    SPLITKV: {**_ATTENTION, "pipeline": "qr", "uneven_splits": True, "mask_form": "any"},
-    COMBINE: {"block": (32, 64), "pad_q": True, "log_max_splits": 3, "lse": True},
-    APPENDKV: {"block": (64, 64, 64, 64), "pad_q": True, "pad_k": True, "rotary": "interleaved", "paged": True},
-    BATCH_PREFILL: {
+    "forward": {**_ATTENTION, "pipeline": "qr", "mode": "group", "mask_form": "any", "lse": True},
+    "pagedkv": {**_ATTENTION, "pipeline": "qr_pagedkv", "paged": True, "mask_form": "any"},
+    "splitkv": {**_ATTENTION, "pipeline": "qr", "uneven_splits": True, "mask_form": "any"},
+    "combine": {"block": (32, 64), "pad_q": True, "log_max_splits": 3, "lse": True},
+    "appendkv": {"block": (64, 64, 64, 64), "pad_q": True, "pad_k": True, "rotary": "interleaved", "paged": True},
+    "batch_prefill": {
         **_ATTENTION,
         **{"pipeline": "qr_async", "pad_hdim_q": 8, "pad_hdim_v": 8, "paged": True, "mask_form": "any", "lse": True},
     },
-    DOT_DO_O: {"block": (64, 128), "pad_q": True, "pad_hdim_v": 1},
-    DQ_DK_DV: {**_GRADIENTS, "pipeline": "kr_ktr_vr", "pad_hdim_q": 8, "pad_hdim_v": 8, "mask_form": "any"},
-    CONVERT_DQ: {"block": (128, 32, 64, 128), "pad_q": True, "pad_hdim_q": 1, "deterministic": True},
+    "dot_do_o": {"block": (64, 128), "pad_q": True, "pad_hdim_v": 1},
+    "dq_dk_dv": {**_GRADIENTS, "pipeline": "kr_ktr_vr", "pad_hdim_q": 8, "pad_hdim_v": 8, "mask_form": "any"},
+    "convert_dq": {"block": (128, 32, 64, 128), "pad_q": True, "pad_hdim_q": 1, "deterministic": True},
 }
 
 

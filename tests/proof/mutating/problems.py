@@ -11,7 +11,6 @@ from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.dispatch.plan import get_execution
 from tilewright.ops import fits
-from tilewright.ops.fmha.families import APPENDKV
 from tilewright.ops.grouped_conv.implicit_gemm import channel_units
 from tilewright.ops.kernel import Kernel
 
@@ -107,7 +106,7 @@ def _draw_fmha(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
         values["layout"] = trial.layout
     if trial.mask != "none" and config.mask_form in ("any", "window"):
         values |= {"window_left": rng.choice((-1, 0, 3, 33, 100)), "window_right": rng.choice((-1, 0, 1, 17, 64))}
-    if config.family == APPENDKV:
+    if config.family == "appendkv":
         values["seqlen_new"] = rng.randint(1, min(keys, 3 * columns))
     if trial.num_splits > 1:
         values["num_splits"] = rng.randint(2, 8)
