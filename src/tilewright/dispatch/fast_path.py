@@ -117,7 +117,7 @@ def make_fast_path(
         values |= {name: part for name, part in zip(names, template.parts, strict=True) if isinstance(part, bytes)}
         run = kernel.functions.run
         values |= {f"pack{number}": template.pack, f"fail{number}": kernel.fail}
-        values |= {f"run{number}": run, f"run_default{number}": _bind_default_stream(run)}
+        values |= {f"run{number}": run, f"run_default{number}": run if hip.own_process else _bind_default_stream(run)}
     addresses = max(len(forms), *(1 + index for _, route in kernels for index in route))
     values["last"] = (None,) * (addresses + len(kernels))
     source = _write_source(len(forms), outputs, addresses, pairs, structs, several=hip.count() > 1)
@@ -129,9 +129,7 @@ def make_fast_path(
 def _bind_default_stream(run: Any) -> Any:
     """A kernel's C function for launches in the default stream, without types: ctypes converts bytes and None faster by
     itself. It would cut off a stream's handle."""
-    if not isinstance(run, ctypes._CFuncPtr):  # in the emulator's process
-        return run
-    return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.cast(run, ctypes.c_void_p).value)
+    return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.cast(run, ctypes.c_void_p).value or 0)
 
 
 @functools.lru_cache(maxsize=256)
