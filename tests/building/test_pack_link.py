@@ -21,6 +21,8 @@ from tilewright.building.pack.manifest import read_pack
 from tilewright.building.pack.write import write_pack
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.toolchain import ROCM, Toolchain
+from tilewright.ops.call_header import format_header
+from tilewright.ops.gemm.call import CALL
 
 pytestmark = pytest.mark.compile
 
@@ -166,10 +168,8 @@ def test_a_pack_of_rocm_carries_no_folder_of_it(
 def test_several_ops_share_a_library_and_one_program_uses_both(
     toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (header,) = (path for name, path in OP.support.items() if name.endswith(".h"))
-    text = header.read_text().replace(OP.name, "other").replace(OP.name.upper(), "OTHER")
-    (tmp_path / "abi.h").write_text(text.replace("OTHER_ABI_VERSION 1", "OTHER_ABI_VERSION 7"))
-    other = dataclasses.replace(OP, name="other", support={"tilewright_other.h": tmp_path / "abi.h"})
+    ((header, text),) = format_header(dataclasses.replace(CALL, op="other", abi_version=7)).items()
+    other = dataclasses.replace(OP, name="other", support={header: text})
     monkeypatch.setattr(ops, "OPS", (OP, other))
     kernels = [kernel_of(), kernel_of(op="other")]
     pack = write_pack([linkable(kernel, toolchain, tmp_path) for kernel in kernels], toolchain, tmp_path / "pack")

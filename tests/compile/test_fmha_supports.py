@@ -18,7 +18,7 @@ from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.toolchain import find_toolchain
 from tilewright.ops import find_op
-from tilewright.ops.fmha.call import FmhaArgs, make_arguments
+from tilewright.ops.fmha.call import CALL
 from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.problem import MASKS, Problem
 from tilewright.ops.rule import find_violations
@@ -150,7 +150,7 @@ def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_pa
         except InvalidValueError:
             return
         found = tw.fits(config, problem, ARCH)
-        status = call_supports(library, kernel, make_arguments(problem))
+        status = call_supports(library, kernel, CALL.make_arguments(problem))
         assert status in (TW_OK, TW_UNSUPPORTED), call_text(library, kernel, "message")
         assert (status == TW_OK) == (not found), (problem, found, call_text(library, kernel, "message"))
         for code in {violation.code for violation in found} or {"fits"}:
@@ -162,6 +162,6 @@ def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_pa
     tried = FMHA.execution.trials(config, archs.load(ARCH)) if FMHA.execution else ()
     assert tried
     for problem in tried:
-        assert call_supports(library, kernel, make_arguments(problem)) == TW_OK, problem
+        assert call_supports(library, kernel, CALL.make_arguments(problem)) == TW_OK, problem
     assert call_text(library, kernel, "name") == kernel.slug
-    assert call_supports(library, kernel, FmhaArgs(size=8)) == TW_BAD_ARGS
+    assert call_supports(library, kernel, CALL.type(size=8)) == TW_BAD_ARGS

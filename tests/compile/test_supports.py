@@ -19,7 +19,7 @@ from tests.proof.host_library import TW_BAD_ARGS, TW_OK, TW_UNSUPPORTED, build_h
 from tilewright import arch as archs
 from tilewright.building.toolchain import find_toolchain
 from tilewright.ops import find_op
-from tilewright.ops.gemm.call import GemmArgs, make_arguments
+from tilewright.ops.gemm.call import CALL
 
 pytestmark = pytest.mark.compile
 
@@ -120,7 +120,7 @@ def large_problems(draw: st.DrawFn, config: Any) -> Any:
 def refusals(library: Any, kernel: Any, problem: Any) -> list[str]:
     """The rules that refuse the problem; the library must agree."""
     violations = tw.fits(kernel.config, problem, ARCH)
-    status = call_supports(library, kernel, make_arguments(problem))
+    status = call_supports(library, kernel, CALL.make_arguments(problem))
     assert status in (TW_OK, TW_UNSUPPORTED)
     assert (status == TW_OK) == (not violations), (problem, violations, call_text(library, kernel, "message"))
     return [violation.code for violation in violations]
@@ -147,8 +147,8 @@ def test_python_and_the_built_kernel_agree(overrides: dict[str, Any], problem_co
     # Every problem that trials make is one that the kernel takes.
     assert GEMM.execution is not None
     for problem in GEMM.execution.trials(config, archs.load(ARCH)):
-        assert call_supports(library, kernel, make_arguments(problem)) == TW_OK, problem
+        assert call_supports(library, kernel, CALL.make_arguments(problem)) == TW_OK, problem
     assert min(counts.values()) > problem_count / 70
     assert call_text(library, kernel, "name") == kernel.slug
-    assert call_supports(library, kernel, GemmArgs(size=8)) == TW_BAD_ARGS
+    assert call_supports(library, kernel, CALL.type(size=8)) == TW_BAD_ARGS
     assert "older ABI" in call_text(library, kernel, "message")

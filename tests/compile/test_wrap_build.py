@@ -17,7 +17,7 @@ import tilewright as tw
 from tests.proof.host_library import TW_OK, TW_UNSUPPORTED, call_supports, call_text
 from tilewright.base import knobs
 from tilewright.ops import parse_kernel
-from tilewright.ops.gemm.call import make_arguments
+from tilewright.ops.gemm.call import CALL
 
 pytestmark = pytest.mark.compile
 
@@ -102,7 +102,7 @@ def test_from_declaration_to_library(system: str, count: int, tmp_path: Path) ->
         config: Any = kernel.config
         for n, status in ((128, TW_OK), (100, TW_UNSUPPORTED)):
             problem = tw.gemm.Problem(m=128, n=n, k=128, dtype=config.dtype_a, layout=config.layout)
-            assert call_supports(library, kernel, make_arguments(problem)) == status
+            assert call_supports(library, kernel, CALL.make_arguments(problem)) == status
     before = stamps(products)
     tilewright(*wrap)
     build(system, out)

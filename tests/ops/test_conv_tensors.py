@@ -15,7 +15,7 @@ from tilewright.dispatch.run_tensors import to_tensor_bytes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import OP
-from tilewright.ops.grouped_conv.call import ConvArgs
+from tilewright.ops.grouped_conv.call import CALL
 from tilewright.ops.grouped_conv.config import DIRECTIONS, Config
 from tilewright.ops.grouped_conv.problem import Problem
 
@@ -98,7 +98,7 @@ def test_strides_that_a_convolution_cannot_have(strides: dict[str, tuple[int, ..
 def test_a_problem_fills_the_struct(direction: str) -> None:
     made = problem(direction, stride=(2, 1), dilation=(1, 3), left_pad=(1, 0), right_pad=(0, 2), k_batch=4)
     args: Any = EXECUTION.arguments(made)
-    assert (args.size, args.ndim, args.n, args.g, args.k_batch) == (ctypes.sizeof(ConvArgs), 2, 2, 3, 4)
+    assert (args.size, args.ndim, args.n, args.g, args.k_batch) == (ctypes.sizeof(CALL.type), 2, 2, 3, 4)
     assert (args.channels_in, args.channels_out) == (12, 6)
     assert [list(x) for x in (args.input_size, args.filter_size)] == [[5, 7, 0], [3, 1, 0]]
     assert [list(x) for x in (args.stride, args.dilation)] == [[2, 1, 0], [1, 3, 0]]

@@ -41,9 +41,7 @@ def test_every_tile_of_a_table_is_legal_with_some_features(arch: str) -> None:
 def test_tables_have_tiles_of_every_kind(arch: str) -> None:
     found = list_tiles(archs.load(arch))
     assert {tile.family for tile in found} >= {kind.name for kind in KINDS} - {"batch_prefill", "dq_dk_dv"}
-    heads = {FMHA.make_config(
-        family="forward", mode="batch", dtype=tile.dtype, pipeline="qr", block=tile.block, waves=tile.waves, mma=tile.mma
-    ).hdim_q for tile in found if tile.family == "forward"}  # fmt: skip
+    heads = {tile.block[-1] for tile in found if tile.family == "forward"}
     assert heads >= {32, 64, 96, 128, 192, 256}
     types = {tile.dtype for tile in found}
     assert types >= {"fp16", "bf16"}

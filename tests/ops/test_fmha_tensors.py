@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tilewright.base.errors import InvalidValueError, UnknownValueError
-from tilewright.ops.fmha.call import STRIDED, get_struct_strides, make_address_setter, make_arguments
+from tilewright.ops.fmha.call import CALL, STRIDED, get_struct_strides
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.kinds import COMPUTATIONS
 from tilewright.ops.fmha.problem import Problem
@@ -93,10 +93,10 @@ def test_types() -> None:
 @pytest.mark.parametrize("values", [{}, GROUP], ids=["batch", "group"])
 def test_every_family_fills_the_struct(family: str, values: dict[str, Any]) -> None:
     of = problem(family, num_splits=2 if family in ("splitkv", "combine") else 0, seqlen_new=1, **values)
-    args = make_arguments(of)
+    args = CALL.make_arguments(of)
     names = [tensor.name for tensor in list_tensors(of)]
     assert len(set(names)) == len(names)
-    make_address_setter(of)(args, range(4096, 4096 + len(names)))
+    CALL.make_address_setter(of)(args, range(4096, 4096 + len(names)))
     for address, name in enumerate(names, 4096):
         placed = getattr(args, name)
         assert (placed.data if name in STRIDED else placed) == address

@@ -79,5 +79,5 @@ def _load_template(path: Path) -> jinja2.Template:
 
 
 @functools.cache
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
+def _read_text(path_or_text: Path | str) -> str:
+    return path_or_text if isinstance(path_or_text, str) else path_or_text.read_text(encoding="utf-8")

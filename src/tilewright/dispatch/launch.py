@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.device import Device
     from tilewright.runtime.device_objects import Buffer
 
-# enum tw_status of every op's abi.h.
+# enum tw_status of every op's header.
 OK, BAD_ARGS, UNSUPPORTED, WORKSPACE, HIP_ERROR = range(5)
 
 
@@ -134,7 +134,7 @@ class BoundKernel:
             raise UnsupportedError(message)
         if status == HIP_ERROR:
             self.device.raise_pending(message)
-        what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which abi.h does not define"
+        what = "status 3, the workspace" if status == WORKSPACE else f"status {status}, which tw_status does not define"
         raise DeviceError(f"{message} ({what})")
 
     def _read_workspace_size(self) -> int:

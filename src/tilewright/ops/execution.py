@@ -74,7 +74,7 @@ class Execution:
     tensors: Callable[[Any], tuple[Tensor, ...]]
     # The problem with the actual strides of its tensors, by name. An error if the layout does not allow them.
     with_strides: Callable[[Any, Mapping[str, tuple[int, ...]]], Any]
-    # The C struct of the op's abi.h for a problem, without pointers.
+    # The op's C struct for a problem, without pointers.
     arguments: Callable[[Any], ctypes.Structure]
     # For a problem, the function that writes the addresses of its tensors into this struct (struct, addresses).
     point: Callable[[Any], Callable[[Any, Sequence[int]], None]]

@@ -17,7 +17,7 @@ from tilewright.runtime.emulator_client import EmulatorClient
 from tilewright.runtime.hip import DEVICE_TO_DEVICE, DEVICE_TO_HOST, FORKED_EMULATOR, HOST_TO_DEVICE, Hip
 from tilewright.runtime.messages import AddressArgument, ArgumentBytes, Request, RequestKind
 
-# The functions of abi.h that take a struct and return a status; SYMBOL_message describes a status.
+# The functions of a kernel library that take a struct and return a status; SYMBOL_message describes a status.
 _WITH_STRUCT = ("_run", "_workspace_size")
 _MESSAGE = "_message"
 # The type of the object that ctypes.byref returns, which has no name in ctypes.
@@ -166,7 +166,7 @@ class ForwardedHip(Hip):
 
 
 class ForwardedLibrary:
-    """A kernel library in the emulator process. `library[name]` are the functions of its abi.h.
+    """A kernel library in the emulator process. `library[name]` are its C functions.
 
     It outlives that process: the next one loads it when a function is called.
     """

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.builtin_sets import load_sets
+from tilewright.ops.call_header import format_header
 from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_tile_values, list_tiles, read_tile
-from tilewright.ops.fmha.call import make_address_setter, make_arguments
+from tilewright.ops.fmha.call import CALL
 from tilewright.ops.fmha.config import MODES, PAD_FIELDS, Config, get_padding_preset
 from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.fit import FIT_RULES
@@ -99,7 +100,7 @@ OP = Op(
     },
     template=_HERE / "kernel.hip.j2",
     headers=source.HEADERS,
-    support=source.SUPPORT,
+    support={**source.SUPPORT, **format_header(CALL)},
     launchers=source.find_launchers(KINDS),
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
@@ -107,8 +108,8 @@ OP = Op(
     execution=Execution(
         tensors=list_tensors,
         with_strides=apply_strides,
-        arguments=make_arguments,
-        point=make_address_setter,
+        arguments=CALL.make_arguments,
+        point=CALL.make_address_setter,
         next_stage=plan_next_stage,
         inputs=import_on_call("tilewright.ops.fmha.inputs", "make_inputs"),
         reference=compute_reference,

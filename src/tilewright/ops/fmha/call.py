@@ -1,109 +1,38 @@
-"""The C struct of an attention call, `tw_fmha_args` of abi.h, and its values for a problem."""
+"""The C struct of an attention call."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from tilewright.ops.call_struct import (
+    WORKSPACE,
+    CallStruct,
+    Member,
+    TensorStruct,
+    declare_number,
+    declare_numbers,
+    declare_pointer,
+)
 from tilewright.ops.execution import Tensor
-from tilewright.ops.fmha.config import BIASES, ROTARIES
-from tilewright.ops.fmha.problem import MASKS, Problem
+from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.tensors import LIKE, list_tensors
 
-# Tensors with strides, in the order of abi.h. All others are plain pointers.
+# Tensors with strides, in the order of the struct. All others are plain pointers.
 STRIDED = (
     *("q", "k", "v", "o", "lse", "bias", "randval", "o_acc", "lse_acc", "k_new", "v_new"),
     *("d_o", "d", "dq_acc", "dq", "dk", "dv", "dbias"),
 )
-POINTERS = (
-    *("seqstart_q", "seqstart_k", "seqlens_q", "seqlens_k", "page_table", "page_starts", "page_list", "cache_index"),
-    *("rotary_cos", "rotary_sin", "drop_seed_at", "drop_offset_at"),
-)
-_NUMBERS = (
-    *("group_mode", "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v"),
-    *("mask", "window_left", "window_right", "sink", "bias_kind"),
-    *("wants_lse", "wants_randval", "static_quant", "bias_gradient", "deterministic"),
-    *("num_splits", "page_size", "pages", "page_table_stride", "seqlen_new", "rotary", "rotary_dim"),
-    *("dq_parts", "min_seqlen_q"),
-)
-_FLOATS = ("scale", "logits_cap", "p_drop", "scale_p", "scale_o")
-# Problem fields that the struct has under the same name.
-_SAME = (
-    *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
-    *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),
-    *("min_seqlen_q", "drop_seed", "drop_offset", *_FLOATS),
-)
-
-
-class TensorArgs(ctypes.Structure):
-    """tw_fmha_tensor."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("part", "batch", "head", "row")),
-    )
-
-
-class FmhaArgs(ctypes.Structure):
-    """tw_fmha_args, field by field."""
-
-    _fields_ = (
-        ("size", ctypes.c_uint64),
-        *((name, TensorArgs) for name in STRIDED),
-        *((name, ctypes.c_void_p) for name in POINTERS),
-        *((name, ctypes.c_int64) for name in _NUMBERS),
-        ("drop_seed", ctypes.c_uint64),
-        ("drop_offset", ctypes.c_uint64),
-        *((name, ctypes.c_double) for name in _FLOATS),
-        ("workspace", ctypes.c_void_p),
-        ("workspace_size", ctypes.c_uint64),
-    )
-
-
-def make_arguments(problem: Problem) -> FmhaArgs:
-    """Return the struct for a problem, without addresses."""
-    args = FmhaArgs(size=ctypes.sizeof(FmhaArgs), **{name: getattr(problem, name) for name in _SAME})
-    args.group_mode = problem.mode == "group"
-    args.mask = MASKS.index(problem.mask)
-    args.bias_kind = BIASES.index(problem.bias)
-    args.rotary = ROTARIES.index(problem.rotary)
-    args.rotary_dim = problem.rotary_size
-    args.wants_lse, args.wants_randval = problem.lse, problem.store_randval
-    for tensor in list_tensors(problem):
-        if tensor.name in STRIDED:
-            strides = get_struct_strides(problem, tensor)
-            place = getattr(args, tensor.name)
-            place.part, place.batch, place.head, place.row = strides
-        elif tensor.name == "page_table":
-            args.page_table_stride = tensor.strides[0]
-        if tensor.name == "k" and problem.paged:
-            args.pages = tensor.shape[0]
-    return args
-
-
-def make_address_setter(problem: Problem) -> Callable[[FmhaArgs, Sequence[int]], None]:
-    """Return a function that writes the addresses of a problem's tensors, in order, into the struct."""
-    names = [tensor.name for tensor in list_tensors(problem)]
-
-    def set_addresses(args: FmhaArgs, addresses: Sequence[int]) -> None:
-        for name, address in zip(names, addresses, strict=True):
-            if name in STRIDED:
-                getattr(args, name).data = address
-            else:
-                setattr(args, name, address)
-
-    return set_addresses
 
 
 def get_struct_strides(problem: Problem, tensor: Tensor) -> tuple[int, int, int, int]:
-    """Return a tensor's strides (part, batch, head, row) for the struct of abi.h, in elements; 0 where it has none."""
+    """Return a tensor's strides (part, batch, head, row) in elements; 0 where it has none."""
     like = LIKE.get(tensor.name, tensor.name)
     axes = dict(zip(_list_axes(problem, like), tensor.strides, strict=True))
     return axes.get("part", 0), axes.get("batch", 0), axes.get("head", 0), axes.get("row", 0)
 
 
 def _list_axes(problem: Problem, name: str) -> tuple[str, ...]:
-    """Return the names of a tensor's dimensions in abi.h. In a transposed v, `row` is the dimension of elements."""
+    """Return the struct's names of a tensor's dimensions. In a transposed v, `row` is the dimension of elements."""
     if name == "bias" and problem.bias == "alibi":
         return ("batch", "head")
     paged = name in ("k", "v") and problem.paged
@@ -114,3 +43,80 @@ def _list_axes(problem: Problem, name: str) -> tuple[str, ...]:
     part = ("part",) if name in ("o_acc", "lse_acc", "dq_acc") else ()
     element = () if name in ("lse", "d", "lse_acc") else ("element",)
     return (*part, *outer, "head", "row", *element)
+
+
+def _list_tensor_values(problem: Problem) -> dict[str, int | Sequence[int]]:
+    values: dict[str, int | Sequence[int]] = {}
+    for tensor in list_tensors(problem):
+        if tensor.name in STRIDED:
+            values[tensor.name] = get_struct_strides(problem, tensor)
+        elif tensor.name == "page_table":
+            values["page_table_stride"] = tensor.strides[0]
+        if tensor.name == "k" and problem.paged:
+            values["pages"] = tensor.shape[0]
+    return values
+
+
+CALL = CallStruct(
+    op="fmha",
+    title="attention",
+    doc="""\
+A kernel of a family reads and writes the tensors that its family has; the others are not looked at:
+  forward, pagedkv, batch_prefill  q, k, v [, bias] -> o [, lse, randval]
+  splitkv                          q, k, v [, bias] -> o_acc, lse_acc, one part of the keys each
+  combine                          o_acc, lse_acc -> o [, lse]
+  appendkv                         k_new, v_new, q -> k, v, q, in place
+  dot_do_o                         o, d_o -> d
+  dq_dk_dv                         q, k, v, lse, d_o, d [, bias] -> dq_acc, dk, dv [, dbias, randval]
+  convert_dq                       dq_acc -> dq""",
+    problem_type=Problem,
+    tensor=TensorStruct(
+        "tensor",
+        """\
+A tensor of (part,) batch, head, row, element: strides in elements, that of the elements is 1.
+In group mode rows of all sequences follow each other and batch is 0. Pages take the place of the batch.
+lse, lse_acc and d have no elements: a row is one number, and row is 1. ALiBi's slopes (bias) have batch and head.""",
+        ("part", "batch", "head", "row"),
+    ),
+    tensor_values=_list_tensor_values,
+    members=(
+        *(Member(name, "tensor") for name in STRIDED),
+        declare_pointer("seqstart_q", "group mode: batch + 1 first rows of the sequences", c_type="const int32_t"),
+        declare_pointer("seqstart_k", c_type="const int32_t"),
+        declare_pointer(
+            "seqlens_q", "lengths where they are not the differences of the above; may be null", c_type="const int32_t"
+        ),
+        declare_pointer(
+            "seqlens_k",
+            "keys in the cache of each sequence; may be null where all have seqlen_k",
+            c_type="const int32_t",
+        ),
+        declare_pointer("page_table", "numbers of pages, batch x page_table_stride", c_type="const int32_t"),
+        declare_pointer("page_starts", "batch_prefill: batch + 1 places in page_list", c_type="const int32_t"),
+        declare_pointer("page_list", c_type="const int32_t"),
+        declare_pointer("cache_index", "which sequence of the cache a batch has; may be null", c_type="const int32_t"),
+        declare_pointer("rotary_cos", "positions x rotary_dim / 2"),
+        declare_pointer("rotary_sin"),
+        declare_pointer("drop_seed_at", "in device memory, instead of drop_seed; may be null", c_type="const uint64_t"),
+        declare_pointer("drop_offset_at", c_type="const uint64_t"),
+        declare_number("group_mode", "0 or 1", value=lambda p: p.mode == "group"),
+        *declare_numbers("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v"),
+        declare_number("mask"),
+        declare_number("window_left", "visible keys before the diagonal; below 0: all"),
+        declare_number("window_right", "visible keys after the diagonal; below 0: all"),
+        declare_number("sink"),
+        declare_number("bias_kind", value="bias"),
+        declare_number("wants_lse", value="lse"),
+        declare_number("wants_randval", value="store_randval"),
+        *declare_numbers("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size"),
+        Member("pages", "int64_t", "pages of the whole cache"),
+        Member("page_table_stride", "int64_t", "elements between rows of page_table"),
+        *declare_numbers("seqlen_new", "rotary"),
+        declare_number("rotary_dim", "rotated elements of a head", value="rotary_size"),
+        *declare_numbers("dq_parts", "min_seqlen_q"),
+        *declare_numbers("drop_seed", "drop_offset", c_type="uint64_t"),
+        *declare_numbers("scale", "logits_cap", "p_drop", "scale_p", "scale_o", c_type="double"),
+        *WORKSPACE,
+    ),
+    places=lambda problem: [tensor.name for tensor in list_tensors(problem)],
+)

@@ -22,7 +22,6 @@ SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
     "tilewright_fmha_settings.hpp": _HERE / "launch" / "settings.hpp",
-    "tilewright_fmha.h": _HERE / "abi.h",
     "tilewright_fmha_kernel.hpp": _HERE / "launch" / "kernel.hpp",
 }
 HEADERS = (

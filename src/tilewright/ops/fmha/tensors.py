@@ -1,4 +1,4 @@
-"""The tensors of an attention problem, packed, by the names of abi.h.
+"""The tensors of an attention problem, packed, by their names in the C struct.
 
 Inputs come first, then outputs. The problem's layout is the position of the heads:
 

@@ -11,10 +11,11 @@ from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
+from tilewright.ops.call_header import format_header
 from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.gemm import source
-from tilewright.ops.gemm.call import make_address_setter, make_arguments
+from tilewright.ops.gemm.call import CALL
 from tilewright.ops.gemm.config import LAYOUTS, PIPELINES, VARIANTS, Config
 from tilewright.ops.gemm.estimate import COST
 from tilewright.ops.gemm.fit import FIT_RULES
@@ -81,7 +82,7 @@ OP = Op(
     shorthands={"dtype": DTYPE},
     template=_HERE / "kernel.hip.j2",
     headers=source.HEADERS,
-    support=source.SUPPORT,
+    support={**source.SUPPORT, **format_header(CALL)},
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},
@@ -95,8 +96,8 @@ OP = Op(
     execution=Execution(
         tensors=list_tensors,
         with_strides=apply_strides,
-        arguments=make_arguments,
-        point=make_address_setter,
+        arguments=CALL.make_arguments,
+        point=CALL.make_address_setter,
         preparations=list_preparations,
         padded=pad_problem,
         inputs=import_on_call("tilewright.ops.gemm.reference", "make_inputs"),

@@ -1,54 +1,41 @@
-"""The C struct of a GEMM call, `tw_gemm_args` of abi.h, and its values for a problem."""
+"""The C struct of a GEMM call."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from tilewright.ops.call_struct import WORKSPACE, CallStruct, declare_number, declare_numbers, declare_pointer
 from tilewright.ops.gemm.config import MAX_D
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.tensors import batch_strides
 
-_SIZES = ("m", "n", "k", "stride_a", "stride_b", "stride_c")
+
+def _list_places(problem: Problem) -> Sequence[str]:
+    return ("a", "b", *(f"d[{i}]" for i in range(problem.num_d)), "c")
 
 
-class GemmArgs(ctypes.Structure):
-    """tw_gemm_args, field by field."""
-
-    _fields_ = (
-        ("size", ctypes.c_uint64),
-        ("a", ctypes.c_void_p),
-        ("b", ctypes.c_void_p),
-        ("c", ctypes.c_void_p),
-        ("d", ctypes.c_void_p * MAX_D),
-        *((name, ctypes.c_int64) for name in _SIZES),
-        ("stride_d", ctypes.c_int64 * MAX_D),
-        ("k_batch", ctypes.c_int64),
-        ("batch", ctypes.c_int64),
-        *((f"batch_stride_{name}", ctypes.c_int64) for name in "abc"),
-        ("workspace", ctypes.c_void_p),
-        ("workspace_size", ctypes.c_uint64),
-    )
-
-
-def make_arguments(problem: Problem) -> GemmArgs:
-    """The struct of a problem, without addresses."""
-    args = GemmArgs(size=ctypes.sizeof(GemmArgs), k_batch=problem.k_batch, batch=problem.batch)
-    for name in _SIZES:
-        setattr(args, name, getattr(problem, name))
-    for i in range(problem.num_d):
-        args.stride_d[i] = problem.n
-    for name, stride in batch_strides(problem).items():
-        setattr(args, f"batch_stride_{name}", stride)
-    return args
-
-
-def make_address_setter(problem: Problem) -> Callable[[GemmArgs, Sequence[int]], None]:  # noqa: ARG001
-    """The function that writes the addresses of a, b, d0 …, c into the struct."""
-    return _put_addresses
-
-
-def _put_addresses(args: GemmArgs, addresses: Sequence[int]) -> None:
-    args.a, args.b, *ds, args.c = addresses
-    for i, address in enumerate(ds):
-        args.d[i] = address
+CALL = CallStruct(
+    op="gemm",
+    title="GEMM",
+    doc="""\
+C = elementwise(A * B, D...), with A of m x k, B of k x n, C and every D of m x n.
+Strides are the distance in elements between neighbours of the non-contiguous dimension:
+for a row-major matrix from row to row, for a column-major one from column to column.""",
+    problem_type=Problem,
+    constants={"MAX_D": MAX_D},
+    members=(
+        declare_pointer("a", "m x k"),
+        declare_pointer("b", "k x n"),
+        declare_pointer("c", "m x n", c_type="void"),
+        declare_pointer("d", "m x n, for each D", length="MAX_D"),
+        *declare_numbers("m", "n", "k", "stride_a", "stride_b", "stride_c"),
+        declare_number("stride_d", "of every D, which is row-major", value=lambda p: [p.n] * p.num_d, length="MAX_D"),
+        declare_number("k_batch", "parts that K is split into, summed atomically; 1 = no split"),
+        declare_number("batch", "number of matrices of a batched kernel; 1 otherwise"),
+        declare_number("batch_stride_a", "elements between matrices of a batch", value=lambda p: batch_strides(p)["a"]),
+        declare_number("batch_stride_b", value=lambda p: batch_strides(p)["b"]),
+        declare_number("batch_stride_c", value=lambda p: batch_strides(p)["c"]),
+        *WORKSPACE,
+    ),
+    places=_list_places,
+)

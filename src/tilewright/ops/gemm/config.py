@@ -27,7 +27,7 @@ ELEMENTWISE = (
     "Sigmoid",
     "Tanh",
 )
-MAX_D = 8  # TW_GEMM_MAX_D in abi.h
+MAX_D = 8  # length of arrays in the C struct
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-// The host side of every GEMM kernel that Tilewright renders: checks, launch and the C functions of abi.h.
+// The host side of every GEMM kernel that Tilewright renders: checks, launch and the C functions of tilewright_gemm.h.
 //
 // A rendered kernel describes itself in a struct D:
 //   name                        the kernel's slug

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
-    "tilewright_gemm.h": Path(__file__).parent / "abi.h",
     "tilewright_gemm_launch.hpp": Path(__file__).parent / "launch.hpp",
 }
 

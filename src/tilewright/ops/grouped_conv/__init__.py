@@ -14,10 +14,11 @@ from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.resources import is_small
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
+from tilewright.ops.call_header import format_header
 from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
-from tilewright.ops.grouped_conv.call import make_address_setter, make_arguments
+from tilewright.ops.grouped_conv.call import CALL
 from tilewright.ops.grouped_conv.config import (
     DIRECTIONS,
     INPUTS,
@@ -128,7 +129,7 @@ OP = Op(
     },
     template=_HERE / "kernel.hip.j2",
     headers=source.HEADERS,
-    support=source.SUPPORT,
+    support={**source.SUPPORT, **format_header(CALL)},
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={},
@@ -142,8 +143,8 @@ OP = Op(
     execution=Execution(
         tensors=list_tensors,
         with_strides=apply_strides,
-        arguments=make_arguments,
-        point=make_address_setter,
+        arguments=CALL.make_arguments,
+        point=CALL.make_address_setter,
         padded=pad_problem,
         inputs=import_on_call("tilewright.ops.grouped_conv.inputs", "make_inputs"),
         reference=import_on_call("tilewright.ops.grouped_conv.reference", "compute_reference"),

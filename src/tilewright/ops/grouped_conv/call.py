@@ -1,46 +1,37 @@
-"""The C struct of a convolution call, `tw_grouped_conv_args` of abi.h, and its values for a problem."""
+"""The C struct of a convolution call."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
-
+from tilewright.ops.call_struct import WORKSPACE, CallStruct, declare_number, declare_numbers, declare_pointer
 from tilewright.ops.grouped_conv.config import NDIMS
 from tilewright.ops.grouped_conv.problem import Problem
 
-MAX_NDIM = max(NDIMS)
 _EXTENTS = ("input_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
 
-
-class ConvArgs(ctypes.Structure):
-    """tw_grouped_conv_args, field by field."""
-
-    _fields_ = (
-        ("size", ctypes.c_uint64),
-        ("a", ctypes.c_void_p),
-        ("b", ctypes.c_void_p),
-        ("c", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("ndim", "n", "g", "channels_in", "channels_out")),
-        *((name, ctypes.c_int64 * MAX_NDIM) for name in _EXTENTS),
-        ("k_batch", ctypes.c_int64),
-        ("workspace", ctypes.c_void_p),
-        ("workspace_size", ctypes.c_uint64),
-    )
-
-
-def make_arguments(problem: Problem) -> ConvArgs:
-    """The struct of a problem, without addresses."""
-    args = ConvArgs(size=ctypes.sizeof(ConvArgs), ndim=problem.ndim, n=problem.n, g=problem.g, k_batch=problem.k_batch)
-    args.channels_in, args.channels_out = problem.c, problem.k
-    for name in _EXTENTS:
-        getattr(args, name)[: problem.ndim] = getattr(problem, name)
-    return args
-
-
-def make_address_setter(problem: Problem) -> Callable[[ConvArgs, Sequence[int]], None]:  # noqa: ARG001
-    """The function that writes the addresses of A, B and C into the struct."""
-    return _put_addresses
-
-
-def _put_addresses(args: ConvArgs, addresses: Sequence[int]) -> None:
-    args.a, args.b, args.c = addresses
+CALL = CallStruct(
+    op="grouped_conv",
+    title="grouped convolution",
+    doc="""\
+Tensors are packed, channels last:
+  input   n x input_size... x g x channels_in/g
+  weight  g x channels_out/g x filter_size... x channels_in/g
+  output  n x output_size... x g x channels_out/g
+A forward kernel reads a = input and b = weight and writes c = output. A kernel for the gradient of the input
+reads a = output gradient and b = weight and writes c = input gradient. One for the gradient of the weights reads
+a = output gradient and b = input and writes c = weight gradient.""",
+    problem_type=Problem,
+    constants={"MAX_NDIM": max(NDIMS)},
+    members=(
+        declare_pointer("a"),
+        declare_pointer("b"),
+        declare_pointer("c", c_type="void"),
+        declare_number("ndim", "spatial dimensions: the first ndim numbers of each array below count, outermost first"),
+        *declare_numbers("n", "g"),
+        declare_number("channels_in", value="c"),
+        declare_number("channels_out", value="k"),
+        *(declare_number(name, length="MAX_NDIM") for name in _EXTENTS),
+        declare_number("k_batch", "parts that a weight gradient's sum is split into, added atomically; 1 = no split"),
+        *WORKSPACE,
+    ),
+    places=lambda _: ("a", "b", "c"),
+)

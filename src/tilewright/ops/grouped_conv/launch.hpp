@@ -1,4 +1,4 @@
-// The host side of convolution kernels: checks, launch and the C functions of abi.h.
+// The host side of convolution kernels: checks, launch and the C functions of tilewright_grouped_conv.h.
 //
 // A rendered kernel describes itself in a struct D:
 //   name                        the kernel's slug

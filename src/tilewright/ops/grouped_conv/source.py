@@ -28,7 +28,6 @@ _HERE = Path(__file__).parent
 SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
-    "tilewright_grouped_conv.h": _HERE / "abi.h",
     "tilewright_grouped_conv_input_gaps.hpp": _HERE / "input_gaps.hpp",
     "tilewright_grouped_conv_args.hpp": _HERE / "launch_args.hpp",
     "tilewright_grouped_conv_implicit.hpp": _HERE / "implicit_gemm.hpp",
