@@ -206,5 +206,5 @@ class ProblemBase:
 
 
 def get_op_name(problem_type: type) -> str:
-    """The op of a problem class: the package that defines it."""
-    return problem_type.__module__.removesuffix(".problem").rpartition(".")[2]
+    """The op of a problem class: the package that defines it. Packages outside of Tilewright are tilewright_<op>."""
+    return problem_type.__module__.removesuffix(".problem").rpartition(".")[2].removeprefix("tilewright_")
