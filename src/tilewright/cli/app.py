@@ -44,6 +44,7 @@ COMMANDS = {
     "report": "report",
     "data": "data",
     "rules": "rules",
+    "new-op": "new_op",
     "cache": "cache",
     "toolchain": "toolchain",
     "knobs": "knobs",
