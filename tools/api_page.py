@@ -31,11 +31,26 @@ PUBLIC = (
 )
 # Modules for authors of ops and rules, with their public names.
 EXTENSION = {
+    "tilewright.arch.dtypes": ("DType", "find_dtype"),
+    "tilewright.arch.number_formats": ("compute_spacing", "to_numpy_dtype"),
+    "tilewright.ops.c_interface": ("SUPPORT",),
+    "tilewright.ops.call_header": ("format_header",),
+    "tilewright.ops.call_struct": ("WORKSPACE", "CallStruct", "declare_number", "declare_numbers", "declare_pointer"),
+    "tilewright.ops.cost_model.streaming": ("StreamedSizes", "StreamingGroup", "make_streaming_cost"),
+    "tilewright.ops.execution": ("Execution", "Preparation", "Tensor", "import_on_call"),
     "tilewright.ops.fields": (
         *("ChoiceType", "ConfigBase", "CountType", "FlagType", "TileType"),
         *("config_field", "format_tokens"),
     ),
+    "tilewright.ops.kind": ("Kind",),
+    "tilewright.ops.problem_field": (
+        *("Derived", "ExtentsType", "IntegerType", "NumberType", "ProblemBase"),
+        "problem_field",
+    ),
     "tilewright.ops.rule": ("Rejection", "Rule", "find_violations", "rule"),
+    "tilewright.ops.rule_forms": ("divides", "equal", "one_of"),
+    "tilewright.ops.strides": ("check_strides", "packed_strides"),
+    "tilewright.ops.tolerance": ("Tolerance",),
 }
 WIDEST = 100  # longer signatures are printed without types
 INTRO = (
@@ -77,7 +92,12 @@ def _format_name(module: ModuleType, name: str) -> str:
     return "\n\n".join(part for part in (title, signature, text) if part)
 
 
-_CONSTANTS = {"OP": "The op: its fields, rules, kernel sets and execution.", "OPS": "The ops of Tilewright itself."}
+_CONSTANTS = {
+    "OP": "The op: its fields, rules, kernel sets and execution.",
+    "OPS": "The ops of Tilewright itself.",
+    "SUPPORT": "The file of the header tilewright_call.hpp, for `Op.support`.",
+    "WORKSPACE": "The members of a call's struct with the address and the size of a workspace.",
+}
 
 
 def _format_signature(name: str, value: Any) -> str:
@@ -104,7 +124,7 @@ def _format_signature(name: str, value: Any) -> str:
 def _clean(text: str) -> str:
     """Remove quotes around annotations, and values whose text depends on the process."""
     text = re.sub(r"(?<=: )'([^']*)'|(?<=-> )'([^']*)'", lambda found: found[1] or found[2], text)
-    return re.sub(r"<factory>|<[^<>]* at 0x[0-9a-f]+>", "…", text)
+    return re.sub(r"<factory>|<(?:[^<>]|<lambda>|<locals>)* at 0x[0-9a-f]+>", "…", text)
 
 
 def _read_first_paragraph(value: Any) -> str:

@@ -13,19 +13,18 @@ from typing import Any
 
 from tilewright.arch import Arch
 from tilewright.arch.dtypes import find_dtype
-from tilewright.ops import Kernel, c_interface
+from tilewright.ops import Kernel, Op, c_interface
 from tilewright.ops.call_header import format_header
 from tilewright.ops.cost_model.streaming import StreamedSizes, StreamingGroup, make_streaming_cost
 from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, config_field
 from tilewright.ops.kind import Kind
-from tilewright.ops.op import Op
 from tilewright.ops.rule import Rejection, rule
 
 from .problem import CALL, DTYPES, Problem, apply_strides, list_tensors
 
 # Headers that every kernel includes: the C struct, and the macro that exports the kernel's functions.
-INCLUDED = {**format_header(CALL), **c_interface.SUPPORT}
+INCLUDED: Mapping[str, Path | str] = {**format_header(CALL), **c_interface.SUPPORT}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A problem of rescale: its run-time facts, its tensors, and the C struct with which a kernel is called."""
+"""Problems of rescale: run-time facts, tensors, and the C struct with which a kernel is called."""
 
 from __future__ import annotations
 
