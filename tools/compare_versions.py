@@ -46,19 +46,23 @@ class Section:
     shown: dict[str, list[str]] = field(default_factory=dict)  # name of the input → lines
 
 
-def start_python(script: str, sources: Path, *arguments: str) -> None:
-    """Run a tool with the sources of one version. Its own helpers come from the folder `tools` next to the sources."""
+def start_python(script: Path, sources: Path, *arguments: str) -> None:
+    """Run a tool with the sources of one version, and with the tools of that version where it has them."""
     paths = [sources, sources.parent / "tools", HERE]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONSAFEPATH": "1"}
-    subprocess.run([sys.executable, str(HERE / script), *arguments], env=environment, check=True)
+    subprocess.run([sys.executable, str(script), *arguments], env=environment, check=True)
 
 
 def draw(sources: Path, inputs: Path) -> None:
-    start_python("version_inputs.py", check_sources(sources), str(inputs))
+    sources = check_sources(sources)
+    # Drawing asks an op for rules and candidates, so a version's own tool fits best. Early versions have none.
+    own = sources.parent / "tools" / "version_inputs.py"
+    start_python(own if own.exists() else HERE / own.name, sources, str(inputs))
 
 
 def record(sources: Path, inputs: Path, out: Path, scale: float) -> None:
-    start_python("version_records.py", check_sources(sources), str(inputs), str(out), "--scale", str(scale))
+    script = HERE / "version_records.py"
+    start_python(script, check_sources(sources), str(inputs), str(out), "--scale", str(scale))
 
 
 def check_sources(sources: Path) -> Path:
