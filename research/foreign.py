@@ -16,9 +16,9 @@ from tilewright.arch import Arch, load
 from tilewright.base.errors import choose
 from tilewright.ops.cost_model import tiled
 from tilewright.ops.cost_model.arithmetic import Number
+from tilewright.ops.cost_model.block_gemm import PLAIN_ADDRESSES as CODE
 from tilewright.ops.cost_model.cost import Estimate
 from tilewright.ops.cost_model.estimate_features import compute_estimate_features
-from tilewright.ops.gemm.estimate import CODE
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from tilewright import arch as archs
 from tilewright.arch.number_formats import is_representable, to_numpy_dtype
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.grouped_conv.config import DIRECTIONS
-from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.grouped_conv.implicit_gemm import compute_gemm_sizes
 from tilewright.ops.grouped_conv.inputs import make_inputs
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference

@@ -25,7 +25,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv.config import BACKWARD_WEIGHT, DIRECTIONS, Config
-from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.grouped_conv.implicit_gemm import compute_gemm_sizes
 from tilewright.ops.grouped_conv.inputs import make_inputs
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.reference import compute_convolution, compute_reference, compute_tolerance

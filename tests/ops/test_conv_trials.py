@@ -13,7 +13,7 @@ from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, NDIMS, SPECIALIZATIONS
-from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.grouped_conv.implicit_gemm import compute_gemm_sizes
 
 CONV = find_op("grouped_conv")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")

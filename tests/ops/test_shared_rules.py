@@ -10,7 +10,6 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.ops import find_op
-from tilewright.ops.block_gemm.rule_reuse import rule_except, rule_through_view
 from tilewright.ops.block_gemm.rules import RULES, hardware, pipeline, storage, tiles
 from tilewright.ops.rule import Rejection, Rule, merge_rules
 
@@ -70,8 +69,8 @@ def test_gemm_has_every_shared_rule() -> None:
 
 def test_a_lifted_rule_sees_the_view_and_keeps_its_texts() -> None:
     rule = pipeline.check_compv5_layout
-    mine = rule_through_view(
-        rule, Turned, reads=("pipeline", "turned"), good={"turned": False}, bad={"turned": True}, arch="gfx90a"
+    mine = rule.on(
+        Turned, reads=("pipeline", "turned"), good={"turned": False}, bad={"turned": True}, arch="gfx90a"
     )
 
     assert (mine.code, mine.slug, mine.what, mine.why, mine.fix) == (
@@ -90,8 +89,8 @@ def test_a_lifted_rule_sees_the_view_and_keeps_its_texts() -> None:
 
 
 def test_a_lifted_rule_names_only_fields_that_its_op_has() -> None:
-    layout = rule_through_view(pipeline.check_compv5_layout, Turned, reads=("pipeline", "turned"))
-    waves = rule_through_view(tiles.check_waves_along_k, Turned)
+    layout = pipeline.check_compv5_layout.on(Turned, reads=("pipeline", "turned"))
+    waves = tiles.check_waves_along_k.on(Turned)
     config = SimpleNamespace(**vars(bare({"pipeline": "compv5", "waves": (2, 2, 1)})), turned=True)
     about_layout, about_waves = (rule.find_violation(config, GFX942) for rule in (layout, waves))
 
@@ -103,20 +102,18 @@ def test_a_lifted_rule_names_only_fields_that_its_op_has() -> None:
 
 def test_what_is_not_given_to_a_lifted_rule_stays() -> None:
     rule = hardware.check_matrix_instruction
-    mine = rule_through_view(rule, lambda config: config)
+    mine = rule.on(lambda config: config)
 
     assert dataclasses.replace(mine, check=rule.check) == rule
 
 
 def test_an_exempt_config_passes() -> None:
-    rule = rule_except(
-        storage.check_lds_size, lambda config: config.split_k, reads=(*storage.check_lds_size.reads, "split_k")
-    )
+    rule = storage.check_lds_size.limit("split_k", (False,))
     large = {"block": (64, 64, 512)}
 
     assert rule.find_violation(bare(large), GFX942) is not None
     assert rule.find_violation(bare({**large, "split_k": True}), GFX942) is None
-    assert rule.reads == (*storage.check_lds_size.reads, "split_k")
+    assert rule.reads == ("split_k", *storage.check_lds_size.reads)
 
 
 def test_a_further_check_sees_configs_that_pass_the_rule() -> None:

@@ -10,7 +10,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
 from tilewright.ops.cost_model.arithmetic import Number
-from tilewright.ops.cost_model.block_gemm import ACCESS_BITS, AddressCost, compute_block_inputs
+from tilewright.ops.cost_model.block_gemm import ACCESS_BITS, PLAIN_ADDRESSES, compute_block_inputs
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
 from tilewright.ops.cost_model.estimate_features import (
     LOOP_FLAGS,
@@ -44,11 +44,6 @@ _SAME = ("m", "n", "k", "batch", "k_batch", "stride_a", "stride_b", "stride_c")
 C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, {name: name for name in _SAME})
 
 
-# Counted in the loops of 69 compiled GEMMs of 16-bit types for gfx90a, gfx942 and gfx950 (clang 22; least absolute
-# deviations). Their addresses advance by a constant, so that a load needs few instructions.
-CODE = AddressCost(step=8, load=7, transposed=0.9, block=125, address_registers=2, base_registers=32, covers=True)
-
-
 def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     """Sizes, and the minimum of bytes that every kernel must move."""
     bits_a, bits_b, bits_c = (find_dtype(name).bits for name in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
@@ -67,7 +62,7 @@ def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
 
 def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
     """The cost of a work-group, and fields for learned models."""
-    numbers = compute_block_inputs(config, arch, use, CODE, _choose_vectors(config, arch))
+    numbers = compute_block_inputs(config, arch, use, PLAIN_ADDRESSES, _choose_vectors(config, arch))
     # D tensors are read at the end, at the rate of loads.
     numbers["store_bytes"] *= 1 + config.num_d / arch.memory.store_cost
     return {

@@ -11,7 +11,6 @@ from tilewright.arch.spec import Arch, Shape
 from tilewright.base.errors import choose
 from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
-from tilewright.ops.block_gemm.resources import is_small
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
 from tilewright.ops.call_header import format_header
@@ -19,25 +18,17 @@ from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
 from tilewright.ops.grouped_conv.call import CALL
-from tilewright.ops.grouped_conv.config import (
-    DIRECTIONS,
-    INPUTS,
-    LAYOUTS,
-    NDIMS,
-    PIPELINES,
-    Config,
-)
+from tilewright.ops.grouped_conv.config import DIRECTIONS, INPUTS, NDIMS, PIPELINES, Config
 from tilewright.ops.grouped_conv.estimate import COST
 from tilewright.ops.grouped_conv.fit import FIT_RULES
-from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.grouped_conv.implicit_gemm import compute_gemm_sizes
+from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.miopen_driver import read_miopen_driver
 from tilewright.ops.grouped_conv.padding import pad_problem
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.grouped_conv.resources import lds_bytes, matrix_instructions
 from tilewright.ops.grouped_conv.rules import RULES
 from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors
 from tilewright.ops.grouped_conv.trials import list_trials
-from tilewright.ops.kind import Kind
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.space import Space
@@ -50,7 +41,7 @@ _VECTORS = (1, 2, 4, 8, 16)
 
 
 def _parse_layout(layout: str) -> tuple[int]:
-    by_name = {name: ndim for ndim, name in LAYOUTS.items()}
+    by_name = {name: ndim for ndim, name in source.LAYOUTS.items()}
     return (by_name[choose("layout of grouped_conv", layout, by_name)],)
 
 
@@ -68,18 +59,6 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
         ("epilogue",): [(name,) for name in EPILOGUES],
     }
 
-
-KINDS = tuple(
-    Kind(
-        name=name,
-        doc=name,
-        context=source.make_context,
-        lds_bytes=lds_bytes,
-        matrix_instructions=matrix_instructions,
-        is_small=is_small,
-    )
-    for name in DIRECTIONS
-)
 
 OP = Op(
     name="grouped_conv",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.arch.spec import Shape
-from tilewright.ops.block_gemm import config_fields
+from tilewright.ops.block_gemm import config_fields, resources
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, TileType, config_field
+from tilewright.ops.grouped_conv.kinds import KINDS
+from tilewright.ops.grouped_conv.source import LAYOUTS, SPECIALIZATION_NAMES
 
 FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT = "forward", "backward_data", "backward_weight"
-DIRECTIONS = (FORWARD, BACKWARD_DATA, BACKWARD_WEIGHT)
-NDIMS = (1, 2, 3)
-# The layouts of CK Tile's convolutions by the number of spatial dimensions: channels last, grouped by group.
-LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
-PIPELINES = ("mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
-SCHEDULERS = ("intrawave", "interwave")
-SPECIALIZATIONS = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3")
+DIRECTIONS = tuple(kind.name for kind in KINDS)
+NDIMS = tuple(LAYOUTS)
+PIPELINES = tuple(resources.PIPELINE_TYPES)
+SCHEDULERS = tuple(resources.SCHEDULER_NAMES)
+SPECIALIZATIONS = tuple(SPECIALIZATION_NAMES)
 
 # Types that CK Tile's convolutions are built with. A sum of 8-bit integers is an int32.
 INPUTS = ("fp16", "bf16", "fp32", "fp8", "bf8", "int8")

@@ -11,7 +11,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
 from tilewright.ops.cost_model.arithmetic import Number, log2
-from tilewright.ops.cost_model.block_gemm import AddressCost, compute_block_inputs
+from tilewright.ops.cost_model.block_gemm import PLAIN_ADDRESSES, compute_block_inputs
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
 from tilewright.ops.cost_model.estimate_features import (
     LOOP_FLAGS,
@@ -21,17 +21,15 @@ from tilewright.ops.cost_model.estimate_features import (
     compute_size_features,
 )
 from tilewright.ops.cost_model.model_inputs import CModelInputs
-from tilewright.ops.gemm.estimate import CODE as PLAIN_CODE
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, DIRECTIONS, FORWARD, Config
-from tilewright.ops.grouped_conv.gemm_sizes import GemmSizes, compute_gemm_sizes
-from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, Config
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, compute_gemm_sizes
+from tilewright.ops.grouped_conv.kind import find_kind
+from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.problem import Problem
 
 FEATURES_VERSION = 1
 FLAGS = (
-    "forward",
-    "backward_data",
-    "backward_weight",
+    *(kind.name for kind in KINDS),
     *LOOP_FLAGS,
     "cshuffle",
     "merge_groups",
@@ -59,7 +57,7 @@ def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapp
 
 def list_kind_inputs(config: Config) -> Mapping[str, float]:
     """Direction and types, which the arguments of a call do not contain."""
-    flags = {name: float(config.direction == name) for name in (BACKWARD_DATA, BACKWARD_WEIGHT)}
+    flags = {name: float(find_kind(config).name == name) for name in (BACKWARD_DATA, BACKWARD_WEIGHT)}
     return {**flags, **{f"bits_{name}": float(find_dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}}
 
 
@@ -69,26 +67,9 @@ _MEMBERS = {**{name: name for name in _SAME}, "c": "channels_in", "k": "channels
 C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, _MEMBERS, length="ndim")
 
 
-# Coordinates, bounds and address of every load are computed in every step. Counted in disassembled loops (clang 22,
-# 16-bit types): ten forward kernels for gfx950 have 51 + 17.3 for each load, and 126 outside of the loop; the gradients
-# are 18 and 33 kernels of all CDNA GPUs. Two buffers overlap nothing: measured compv4 kernels are not faster than
-# compv3.
-CODE = {
-    FORWARD: AddressCost(
-        step=50, load=17, transposed=0, block=125, address_registers=6, base_registers=24, covers=False
-    ),
-    BACKWARD_DATA: AddressCost(
-        step=0, load=25, transposed=6, block=600, address_registers=6, base_registers=24, covers=False
-    ),
-    BACKWARD_WEIGHT: AddressCost(
-        step=16, load=17, transposed=3.2, block=125, address_registers=6, base_registers=24, covers=False
-    ),
-}
-
-
 def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     """Sizes of the GEMM of one group, and the minimum of bytes that every kernel must move."""
-    sizes, parts = _list_products(problem)
+    sizes, parts = find_kind(problem).split_gemm(problem, compute_gemm_sizes(problem))
     counts = problem.count_elements(problem.n)
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
     a, b, c = (count * find_dtype(name).bits / 8 for count, name in zip(counts, types, strict=True))
@@ -108,24 +89,11 @@ def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     }
 
 
-def _list_products(problem: Problem) -> tuple[GemmSizes, int]:
-    """Sizes and number of a group's products: the gradient of the input has one for each remainder of the position by
-    the stride that the filter has taps for, each with its share of positions and taps."""
-    sizes = compute_gemm_sizes(problem)
-    if problem.direction != BACKWARD_DATA:
-        return sizes, 1
-    strides = list(zip(problem.stride, problem.filter_size, problem.input_size, strict=True))
-    parts = math.prod(min(stride, taps) for stride, taps, _ in strides)
-    positions = math.prod(-(-size // stride) for stride, _, size in strides)
-    taps = math.prod(-(-taps // stride) for stride, taps, _ in strides)
-    return GemmSizes(problem.n * positions, sizes.n, taps * problem.group_channels[1]), parts
-
-
 def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
     """The cost of a work-group, and fields for learned models."""
     view = ImplicitGemm(config)
     vectors = resources.fixed_vectors(view, config.vector, arch)
-    code = PLAIN_CODE if config.explicit_gemm else CODE[config.direction]
+    code = PLAIN_ADDRESSES if config.explicit_gemm else find_kind(config).address_cost
     return {
         **compute_block_inputs(view, arch, use, code, vectors),
         "merge_groups": float(config.merge_groups),
@@ -135,7 +103,7 @@ def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -
         "vector_a": float(config.vector.m),
         "vector_b": float(config.vector.n),
         "vector_c": float(config.vector.k),
-        **{name: float(config.direction == name) for name in DIRECTIONS},
+        **{kind.name: float(find_kind(config) is kind) for kind in KINDS},
     }
 
 

@@ -1,6 +1,7 @@
 """The problems that a convolution kernel supports: the same checks as the built kernel's `supports`.
 
-Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx.
+Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx. S514 is in
+`kinds.backward_data`.
 """
 
 from __future__ import annotations
@@ -13,22 +14,21 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, Config
-from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
-from tilewright.ops.grouped_conv.implicit_gemm import VECTOR_CHANNELS, ImplicitGemm
+from tilewright.ops.grouped_conv.config import Config
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, compute_gemm_sizes
+from tilewright.ops.grouped_conv.kind import find_kind
+from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.problem import Problem
+from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 
 # CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in
 # core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may be larger than that.
 MAX_BYTES = 2**31
-# The maximum of GEMMs in one launch of an input gradient (MaxGroupedGemmGroupsNum in
-# grouped_convolution/kernel/grouped_convolution_backward_data_kernel.hpp).
-MAX_GEMMS = 128
-_SPLIT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8), "split_k": True}
+_SPLIT = {"direction": "backward_weight", "vector": (8, 8, 8), "split_k": True}
 _COMPV6 = {**_SPLIT, "pipeline": "compv6"}
 _BF16 = {**_SPLIT, **expand_dtype("bf16"), "specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
-_POINT = {"direction": BACKWARD_WEIGHT, "filter_size": 1, "left_pad": 0, "right_pad": 0, "k_batch": 2}
+_POINT = {"direction": "backward_weight", "filter_size": 1, "left_pad": 0, "right_pad": 0, "k_batch": 2}
 
 
 @rule(
@@ -74,7 +74,7 @@ def check_alignment(config: Config, problem: Problem, arch: Arch) -> Rejection |
     """
     c, k = problem.group_channels
     channels = {"c": ("input", c), "k": ("output", k)}
-    for matrix, letter, vector in zip("abc", VECTOR_CHANNELS[config.direction], config.vector, strict=True):
+    for matrix, letter, vector in zip("abc", find_kind(config).vector_channels, config.vector, strict=True):
         name, count = channels[letter]
         if count % vector:
             return Rejection(
@@ -127,10 +127,11 @@ def check_size_limits(config: Config, problem: Problem, arch: Arch) -> Rejection
 
     Fix: split the problem along n.
     """
-    together = config.direction == BACKWARD_WEIGHT or config.explicit_gemm
+    kind = find_kind(config)
+    together = kind.sums_positions or config.explicit_gemm
     for name, count in zip("abc", problem.count_elements(problem.n if together else 1), strict=True):
-        # The sums of a weight gradient may be kept in fp32.
-        wide = name == "c" and config.direction == BACKWARD_WEIGHT
+        # Sums may be kept in fp32.
+        wide = name == "c" and kind.has_field("two_stage")
         size = 4 if wide else find_dtype(getattr(config, f"dtype_{name}")).storage_bytes
         if count * size > MAX_BYTES:
             what = name if together else f"{name} of one image, or of the weights,"
@@ -283,40 +284,6 @@ def check_image_pieces(config: Config, problem: Problem, arch: Arch) -> Rejectio
     )
 
 
-@rule(
-    "S514",
-    "too-many-gemms",
-    reads=("direction", "explicit_gemm"),
-    enforced_by="supports",
-    good={"direction": "backward_data", "problem": {"direction": "backward_data", "stride": 2}},
-    bad={
-        "direction": "backward_data",
-        "problem": {"direction": "backward_data", "stride": 12, "filter_size": 12, "input_size": "32x32"},
-    },
+FIT_RULES: tuple[Rule, ...] = combine_rules(
+    collect_rules(sys.modules[__name__]), {kind.name: kind.fit_rules for kind in KINDS}, "direction"
 )
-def check_gemm_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """The gradient of the input has at most 128 GEMMs in one launch.
-
-    Why: positions with different remainders by the stride are different GEMMs, and the kernel's arguments can hold 128
-    of them.
-
-    Fix: compute the gradient in parts; no kernel supports larger strides.
-    """
-    if config.direction != BACKWARD_DATA or config.explicit_gemm:
-        return None
-    count = math.prod(len(taps) for taps in count_sub_filter_taps(problem))
-    if count <= MAX_GEMMS:
-        return None
-    return Rejection(f"the strides lead to {count} GEMMs, one launch can have {MAX_GEMMS}", "stride")
-
-
-def count_sub_filter_taps(problem: Problem) -> list[list[int]]:
-    """For each dimension: the number of filter taps for each remainder of a position by the stride, if any."""
-    found = []
-    for size, stride, dilation in zip(problem.filter_size, problem.stride, problem.dilation, strict=True):
-        remainders = stride // math.gcd(stride, dilation)
-        found.append([-(-(size - i) // remainders) for i in range(min(size, remainders))])
-    return found
-
-
-FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__])

@@ -1,4 +1,4 @@
-"""The GEMM inside a convolution: the meaning of M, N and K in each direction, and the layouts of its matrices.
+"""The GEMM inside a convolution: its sizes, its config and its resources.
 
 | direction       | A (M × K)          | B (K × N)   | C (M × N)             | M          | N          | K            |
 |-----------------|--------------------|-------------|-----------------------|------------|------------|--------------|
@@ -12,27 +12,39 @@ Channels are those of one group; groups are independent GEMMs.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from tilewright.arch.spec import Shape
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.block_gemm import resources
+from tilewright.ops.grouped_conv.kind import GemmSizes, find_kind
 
-# For the vectors of a, b and c: the channels of the input or those of the output, of one group.
-VECTOR_CHANNELS = {
-    FORWARD: ("c", "c", "k"),
-    BACKWARD_DATA: ("k", "c", "c"),
-    BACKWARD_WEIGHT: ("k", "c", "c"),
-}
+if TYPE_CHECKING:
+    from tilewright.ops.grouped_conv.config import Config
+    from tilewright.ops.grouped_conv.problem import Problem
+
+
+def compute_gemm_sizes(problem: Problem) -> GemmSizes:
+    """M, N and K of the GEMM of one group, as in the table above.
+
+    The gradient of the input is computed in several GEMMs if the stride is above 1. These are the sizes of all of them
+    together: every element is a sum of at most `k` products.
+    """
+    c, k = problem.group_channels
+    counts = {
+        "inputs": problem.n * math.prod(problem.input_size),
+        "outputs": problem.n * math.prod(problem.output_size),
+        "taps": math.prod(problem.filter_size),
+        "c": c,
+        "k": k,
+    }
+    return GemmSizes(*(math.prod(counts[name] for name in factors) for factors in find_kind(problem).factors))
 
 
 def channel_units(config: Config) -> tuple[int, int]:
     """The numbers that must divide the input and output channels of one group: the vectors along them."""
-    along = list(zip(VECTOR_CHANNELS[config.direction], config.vector, strict=True))
+    along = list(zip(find_kind(config).vector_channels, config.vector, strict=True))
     c, k = (math.lcm(*(vector for letter, vector in along if letter == wanted)) for wanted in ("c", "k"))
     return c, k
-
-
-# AsLayoutFwd etc. in GroupedConvTraits (grouped_convolution/utils/grouped_convolution_utils.hpp).
-LAYOUTS = {FORWARD: "rcr", BACKWARD_DATA: "rrr", BACKWARD_WEIGHT: "crr"}
 
 
 class ImplicitGemm:
@@ -61,9 +73,19 @@ class ImplicitGemm:
 
     @property
     def layout(self) -> str:
-        return LAYOUTS[self._config.direction]
+        return find_kind(self._config).layout
 
     @property
     def dtype_c(self) -> str:
         """The type that the GEMM stores. With two stages, another kernel converts the sums."""
         return "fp32" if self._config.two_stage else self._config.dtype_c
+
+
+def lds_bytes(config: Config, arch: Arch) -> int:
+    """Bytes of LDS of one work-group."""
+    return resources.lds_bytes(ImplicitGemm(config), arch)
+
+
+def matrix_instructions(config: Config, arch: Arch) -> tuple[str, ...]:
+    """The matrix instruction of the kernel's one GEMM; an empty string if the GPU has none for it."""
+    return resources.matrix_instructions(ImplicitGemm(config), arch)

@@ -32,8 +32,8 @@ from tilewright.ops.block_gemm.random_values import (
     draw_wide_numbers,
     far_factor,
 )
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
-from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
+from tilewright.ops.grouped_conv.implicit_gemm import compute_gemm_sizes
+from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.tensors import list_tensors
 
@@ -51,29 +51,24 @@ def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[An
     made = {t.name: draw_values(generator, t, seed, small, arch) for t in list_tensors(problem) if not t.output}
     if seed == WHOLE_NUMBERS and not is_integer(problem.dtype_a):
         a, b = made.values()
-        _put_wide_numbers(generator, problem, a, b, arch)
+        find_kind(problem).put_wide_numbers(generator, problem, a, b, arch)
     return made
 
 
-def _put_wide_numbers(
+# The axes of the channels in the weights (g, k, *filter, c).
+_AXES = {"c": -1, "k": 1}
+
+
+def put_in_channels(
     generator: np.random.Generator, problem: Problem, a: NDArray[Any], b: NDArray[Any], arch: Arch
 ) -> None:
-    """Put wide numbers into A and B. Does nothing if there are too few terms or channels."""
-    if problem.direction == BACKWARD_WEIGHT:
-        if compute_gemm_sizes(problem).k >= LEAST_TERMS and min(problem.group_channels) > 2:
-            _put_in_positions(generator, problem, a, b, arch)
-        return
+    """Put wide numbers into one channel of A and another of the weights. Does nothing if there are too few."""
+    summed = find_kind(problem).summed_channels
+    (column,) = set(_AXES) - {summed}
     # By summed channel: (channel, n, *size, g) and (channel, g, column, *filter).
-    weight = np.moveaxis(b, 1, 0) if problem.direction == BACKWARD_DATA else np.moveaxis(b, (-1, 0, 1), (0, 1, 2))
-    if problem.direction == BACKWARD_DATA:  # (k, g, *filter, c)
-        weight = np.moveaxis(weight, -1, 2)
-    if len(weight) >= LEAST_TERMS:
-        _put_in_channels(generator, problem, np.moveaxis(a, -1, 0), weight, arch)
-
-
-def _put_in_channels(
-    generator: np.random.Generator, problem: Problem, a: NDArray[Any], weight: NDArray[Any], arch: Arch
-) -> None:
+    a, weight = np.moveaxis(a, -1, 0), np.moveaxis(b, (_AXES[summed], 0, _AXES[column]), (0, 1, 2))
+    if len(weight) < LEAST_TERMS:
+        return
     of_a, of_b = generator.choice(len(weight), 2, replace=False)
     first, second = (tuple(int(generator.integers(size)) for size in problem.filter_size) for _ in range(2))
     a[of_a] = draw_wide_numbers(generator, a.shape[1:], problem.dtype_a, arch)
@@ -87,9 +82,12 @@ def _put_in_channels(
     wide[(..., *second)] = draw_wide_numbers(generator, wide.shape[:2], problem.dtype_b, arch)
 
 
-def _put_in_positions(
+def put_in_positions(
     generator: np.random.Generator, problem: Problem, grad: NDArray[Any], image: NDArray[Any], arch: Arch
 ) -> None:
+    """Put wide numbers into one position of both operands. Does nothing if there are too few terms or channels."""
+    if compute_gemm_sizes(problem).k < LEAST_TERMS or min(problem.group_channels) <= 2:
+        return
     pairs = [(grad, image, problem.dtype_a, 0)]
     if problem.n > 1:
         pairs.append((image, grad, problem.dtype_b, problem.n - 1))

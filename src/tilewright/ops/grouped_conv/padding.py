@@ -6,9 +6,10 @@ import dataclasses
 import itertools
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, FORWARD, Config
+from tilewright.ops.grouped_conv.config import Config
 from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.implicit_gemm import channel_units
+from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.rule import find_violations
 
@@ -40,15 +41,10 @@ def can_compute(config: Config, problem: Problem, arch: Arch) -> bool:
 def _list_steps(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Multiples worth trying for the channels of a group, input and output: of vectors, of mma tiles, of blocks."""
     unit_c, unit_k = channel_units(config)
-    block, mma = config.block, config.mma
-    rows, columns, summed = (mma.m, block.m), (mma.n, block.n), (mma.k, block.k)
-    if config.direction == FORWARD:
-        along_c, along_k = summed, columns
-    elif config.direction == BACKWARD_DATA:
-        along_c, along_k = columns, summed
-    else:
-        along_c, along_k = columns, rows
-    return (unit_c, *along_c), (unit_k, *along_k)
+    factors = find_kind(config).factors
+    dim_c, dim_k = factors.find_dimension("c"), factors.find_dimension("k")
+    tiles = (config.mma, config.block)
+    return (unit_c, *(getattr(tile, dim_c) for tile in tiles)), (unit_k, *(getattr(tile, dim_k) for tile in tiles))
 
 
 def _list_extents(size: int, steps: tuple[int, ...]) -> list[int]:

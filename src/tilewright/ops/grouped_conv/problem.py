@@ -11,7 +11,9 @@ from tilewright.arch.dtypes import find_dtype as dtype_named
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.types import declare_type, declare_types, set_problem_types
 from tilewright.ops.fields import ChoiceType
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, DIRECTIONS, FORWARD, LAYOUTS
+from tilewright.ops.grouped_conv.config import DIRECTIONS
+from tilewright.ops.grouped_conv.kind import find_kind
+from tilewright.ops.grouped_conv.source import LAYOUTS
 from tilewright.ops.problem_field import (
     ExtentsType,
     IntegerType,
@@ -121,14 +123,13 @@ class Problem(ProblemBase):
 
     def count_elements(self, images: int) -> tuple[int, int, int]:
         """The number of elements of A, B and C with this many images."""
-        image = images * self.c * math.prod(self.input_size)
-        weights = self.k * self.c // self.g * math.prod(self.filter_size)
-        output = images * self.k * math.prod(self.output_size)
-        if self.direction == FORWARD:
-            return image, weights, output
-        if self.direction == BACKWARD_DATA:
-            return output, weights, image
-        return output, image, weights
+        counts = {
+            "input": images * self.c * math.prod(self.input_size),
+            "weight": self.k * self.c // self.g * math.prod(self.filter_size),
+            "output": images * self.k * math.prod(self.output_size),
+        }
+        a, b, c = (counts[like] for like in find_kind(self).tensors.values())
+        return a, b, c
 
     @property
     def bytes_moved(self) -> int:

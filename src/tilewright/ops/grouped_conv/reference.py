@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -50,9 +50,10 @@ from tilewright.ops.block_gemm.rounding import (
     repeat_error,
     to_float64,
 )
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
-from tilewright.ops.grouped_conv.gemm_sizes import compute_gemm_sizes
-from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.config import Config
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, compute_gemm_sizes
+from tilewright.ops.grouped_conv.kind import find_kind
+from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.tensors import list_tensors
 from tilewright.ops.tolerance import Tolerance
@@ -72,10 +73,11 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
 
 def compute_convolution(problem: Problem, a: NDArray[Any], b: NDArray[Any]) -> Floats:
     """The result of a problem from its A and B, in the order of `list_tensors`, computed in their type."""
-    return _DIRECTIONS[problem.direction](problem, a, b)
+    result: Floats = find_kind(problem).reference(problem, a, b)
+    return result
 
 
-def _compute_forward(problem: Problem, image: Floats, weight: Floats) -> Floats:
+def compute_forward(problem: Problem, image: Floats, weight: Floats) -> Floats:
     c, k = problem.group_channels
     columns = weight.reshape(problem.g, k, -1, c)
     output = np.zeros((problem.g, _count_positions(problem), k))
@@ -84,7 +86,7 @@ def _compute_forward(problem: Problem, image: Floats, weight: Floats) -> Floats:
     return _join_groups(output, (problem.n, *problem.output_size))
 
 
-def _compute_backward_data(problem: Problem, grad: Floats, weight: Floats) -> Floats:
+def compute_backward_data(problem: Problem, grad: Floats, weight: Floats) -> Floats:
     c, k = problem.group_channels
     rows, columns = group_positions(grad), weight.reshape(problem.g, k, -1, c)
     image = np.zeros((problem.g, problem.n, *problem.padded_size, c))
@@ -98,20 +100,13 @@ def _compute_backward_data(problem: Problem, grad: Floats, weight: Floats) -> Fl
     return np.ascontiguousarray(np.moveaxis(image[_unpadded_slices(problem)], 0, -2))
 
 
-def _compute_backward_weight(problem: Problem, grad: Floats, image: Floats) -> Floats:
+def compute_backward_weight(problem: Problem, grad: Floats, image: Floats) -> Floats:
     c, k = problem.group_channels
     columns = group_positions(grad).swapaxes(1, 2)
     weight = np.zeros((problem.g, k, math.prod(problem.filter_size), c))
     for taps, seen in iterate_windows(problem, image):
         weight[:, :, taps] = multiply_matrices(columns, seen).reshape(problem.g, k, -1, c)
     return weight.reshape(problem.g, k, *problem.filter_size, c)
-
-
-_DIRECTIONS: Mapping[str, Callable[[Problem, Floats, Floats], Floats]] = {
-    FORWARD: _compute_forward,
-    BACKWARD_DATA: _compute_backward_data,
-    BACKWARD_WEIGHT: _compute_backward_weight,
-}
 
 
 def multiply_matrices(a: Floats, b: Floats) -> Floats:
@@ -236,10 +231,11 @@ def _compute_parts_error(
     config: Config, problem: Problem, operands: tuple[Floats, Floats], off: Floats, name: str, arch: Arch
 ) -> Tolerance:
     """The error of storing and adding the parts of a split sum in a type, if their own errors are up to `off`."""
-    if problem.direction != BACKWARD_WEIGHT:
+    kind = find_kind(problem)
+    if not kind.has_field("split_k"):
+        able = ", ".join(other.name for other in KINDS if other.has_field("split_k"))
         raise InvalidValueError(
-            f"k_batch is {problem.k_batch}, but only sums of {BACKWARD_WEIGHT} are split, not those of "
-            f"{problem.direction}: use k_batch 1"
+            f"k_batch is {problem.k_batch}, but only sums of {able} are split, not those of {kind.name}: use k_batch 1"
         )
     largest, together = _compute_reach(problem, *operands, config.mma.k)
     whole = (off == 0) & has_only_integers(*operands)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilewright.arch.dtypes import find_dtype, major_name
 from tilewright.ops import c_interface, ck_shortcuts
@@ -17,11 +17,12 @@ from tilewright.ops.block_gemm.resources import (
     least_steps,
 )
 from tilewright.ops.c_interface import format_cpp_bool
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, LAYOUTS, Config
-from tilewright.ops.grouped_conv.implicit_gemm import LAYOUTS as GEMM_LAYOUTS
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
-from tilewright.ops.grouped_conv.resources import ck_ndim, has_run_time_loop
+from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.kernel import Kernel
+
+if TYPE_CHECKING:
+    from tilewright.ops.grouped_conv.config import Config
 
 _HERE = Path(__file__).parent
 # Tilewright's files that a rendered source includes, by the name in its include directives.
@@ -34,17 +35,16 @@ SUPPORT = {
     "tilewright_grouped_conv_plain.hpp": _HERE / "plain_gemm.hpp",
     "tilewright_grouped_conv_launch.hpp": _HERE / "launch.hpp",
 }
-KERNEL_TYPES = {
-    FORWARD: "GroupedConvolutionForwardKernel",
-    BACKWARD_DATA: "GroupedConvolutionBackwardDataKernel",
-    BACKWARD_WEIGHT: "GroupedConvolutionBackwardWeightKernel",
-}
+# Pipelines with an implementation that chooses its loop on the device (operator() with has_hot_loop and tail_number).
+RUN_TIME_LOOPS = ("mem", "compv3")
 SPECIALIZATION_NAMES = {
     "default": "Default",
     "filter1x1_pad0": "Filter1x1Pad0",
     "filter1x1_stride1_pad0": "Filter1x1Stride1Pad0",
     "filter3x3": "Filter3x3",
 }
+# The layouts of CK Tile's convolutions by the number of spatial dimensions: channels last, grouped by group.
+LAYOUTS = {1: "nwgc", 2: "nhwgc", 3: "ndhwgc"}
 _FILTER_LETTERS = {1: "X", 2: "YX", 3: "ZYX"}
 HEADERS = (
     ck_shortcuts.NAME,
@@ -60,15 +60,15 @@ HEADERS = (
 
 def make_context(kernel: Kernel) -> dict[str, Any]:
     """The variables of kernel.hip.j2."""
-    config = kernel.config
-    assert isinstance(config, Config)
-    matrices = zip("abc", GEMM_LAYOUTS[config.direction], strict=True)
+    config = cast("Config", kernel.config)
+    kind = find_kind(config)
+    ck_ndim = max(config.ndim, kind.least_ndim)
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "direction": config.direction,
+        "direction": kind.name,
         "ndim": config.ndim,
-        "ck_ndim": ck_ndim(config),
+        "ck_ndim": ck_ndim,
         "cpp": {
             "a": find_dtype(config.dtype_a).cpp,
             "b": find_dtype(config.dtype_b).cpp,
@@ -76,8 +76,8 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
             "c": find_dtype(config.dtype_c).cpp,
             "stored": find_dtype(ImplicitGemm(config).dtype_c).cpp,
         },
-        "layout": {matrix: major_name(letter) for matrix, letter in matrices},
-        "tensors": _tensor_layouts(ck_ndim(config)),
+        "layout": {matrix: major_name(letter) for matrix, letter in zip("abc", kind.layout, strict=True)},
+        "tensors": _tensor_layouts(ck_ndim),
         "block": config.block,
         "waves": config.waves,
         "mma": config.mma,
@@ -96,7 +96,7 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "two_stage": format_cpp_bool(config.two_stage),
         "split_image": format_cpp_bool(config.split_image),
         "explicit_gemm": config.explicit_gemm,
-        "kernel_template": "BatchedGemmKernel" if config.explicit_gemm else KERNEL_TYPES[config.direction],
+        "kernel_template": "BatchedGemmKernel" if config.explicit_gemm else kind.kernel_template,
         "blocks_per_cu": config.blocks_per_cu,
         "unlooped": UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config.pipeline),
@@ -107,7 +107,8 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
 
 def _choose_pipeline_adapter(config: Config) -> str:
     """The adapter of the pipeline that CK Tile's convolution kernels need (implicit_gemm.hpp)."""
-    if has_run_time_loop(config):
+    # No compiled loop fits all GEMMs of one launch.
+    if find_kind(config).several_gemms and not config.explicit_gemm and config.pipeline in RUN_TIME_LOOPS:
         return "AnyLoop"
     # They only support operands in tuples, as batched GEMMs pass them.
     return "OfTuples" if config.pipeline in ("compv6", "comp_async") and not config.explicit_gemm else ""

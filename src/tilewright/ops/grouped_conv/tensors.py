@@ -15,16 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.ops.execution import Tensor
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD
+from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.strides import check_strides, packed_strides
-
-# A, B and C of each direction, and the tensor that has their shape.
-NAMES = {
-    FORWARD: {"input": "input", "weight": "weight", "output": "output"},
-    BACKWARD_DATA: {"grad_output": "output", "weight": "weight", "grad_input": "input"},
-    BACKWARD_WEIGHT: {"grad_output": "output", "input": "input", "grad_weight": "weight"},
-}
 
 
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
@@ -33,7 +26,7 @@ def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
     made = [
         Tensor(name, dtype, shapes[like], packed_strides(shapes[like]), output=i == 2)
-        for i, ((name, like), dtype) in enumerate(zip(NAMES[problem.direction].items(), types, strict=True))
+        for i, ((name, like), dtype) in enumerate(zip(find_kind(problem).tensors.items(), types, strict=True))
     ]
     return tuple(made)
 

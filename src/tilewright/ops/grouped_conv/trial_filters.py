@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, Config
-from tilewright.ops.grouped_conv.implicit_gemm import channel_units
+if TYPE_CHECKING:
+    from tilewright.ops.grouped_conv.config import Config
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,29 +145,28 @@ ONE_STRIDE = (
 WIDTH = 5
 
 
-def make_tall_filter(config: Config, steps: int) -> Forms:
-    """A filter with enough taps that one vector of channels gives this many steps.
+def make_tall_filter(config: Config, steps: int, unit: int, *, strided: bool) -> Forms:
+    """A filter with enough taps that one vector of `unit` channels gives this many steps.
 
     Each step then advances to other columns and rows of the filter. With more channels only few steps do, and each
     prefetched step has separate code for that.
     """
-    gradient = config.direction == BACKWARD_DATA
-    unit = channel_units(config)[1 if gradient else 0]
     taps = max((config.block.k * steps - config.block.k // 4) // unit, 1)
     if config.ndim == 1:
-        return _repeat_shape(_make_tall_shape(taps, gradient))
+        return _repeat_shape(_make_tall_shape(taps, strided))
     width = min(WIDTH, max(taps // 2, 1))
-    across = FilterShape(
-        width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2
-    )  # first entirely in the padding
-    if gradient:
-        across = FilterShape(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
-    return (FilterShape(1), _make_tall_shape(max(taps // width, 1), gradient), across)
+    # With a stride, the first outputs are entirely in the padding.
+    across = (
+        FilterShape(width, stride=3, dilation=2, left=2 * width - 1, right=3, rest=2)
+        if strided
+        else FilterShape(width, dilation=2, left=width // 2, right=2 * (width - 1) - width // 2)
+    )
+    return (FilterShape(1), _make_tall_shape(max(taps // width, 1), strided), across)
 
 
-def _make_tall_shape(taps: int, gradient: bool) -> FilterShape:
+def _make_tall_shape(taps: int, strided: bool) -> FilterShape:
     above = taps // 2
-    if gradient:
+    if not strided:
         return FilterShape(taps, left=above, right=taps - 1 - above)
     # Small pads: with pads as wide as the filter, most taps of an image with few rows are in the padding.
     return FilterShape(taps, stride=2, left=min(above, 2), right=1)

@@ -10,25 +10,21 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
+from tilewright.ops.grouped_conv.config import Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, channel_units
+from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.padding import can_compute
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.grouped_conv.trial_filters import (
-    COPRIME,
     DILATED,
-    FAR,
     FORMS,
     ODD_ONES,
     ONE_SIDED,
-    ONE_STRIDE,
     PLAIN,
     POINT,
     POINT_STRIDED,
     SAME,
     STRIDED,
-    TANGLED,
-    UNSTRIDED,
     FilterShape,
     Forms,
     make_tall_filter,
@@ -49,7 +45,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     for values in _list_trial_fields(config, arch):
         problem = Problem(
             **values,
-            direction=config.direction,
+            direction=find_kind(config).name,
             dtype_a=config.dtype_a,
             dtype_b=config.dtype_b,
             dtype_c=config.dtype_c,
@@ -60,24 +56,23 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
 
 
 def _list_trial_fields(config: Config, arch: Arch) -> Iterator[dict[str, Any]]:
-    kinds = _list_filters(config)
-    yield from _list_loop_trials(config, arch, kinds)
-    yield from _list_edges(config, arch, kinds)
-    yield from _list_splits(config, kinds[0])
+    filters = _list_filters(config)
+    yield from _list_loop_trials(config, arch, filters)
+    yield from _list_edges(config, arch, filters)
+    yield from _list_splits(config, filters[0])
     if config.split_image:  # an image has two pieces
-        yield _ConvTrial(config, kinds[0], n=2, positions=2 * _whole_positions(config), lines=2).to_fields()
+        yield _ConvTrial(config, filters[0], n=2, positions=2 * _whole_positions(config), lines=2).to_fields()
 
 
-def _list_loop_trials(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
+def _list_loop_trials(config: Config, arch: Arch, filters: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
     """Every form of the loop with many tiles and few steps, and with few tiles and many steps.
 
     Filter, stride, dilation and pads together, and another filter for the few tiles if there is one.
     """
-    long: Sequence[Forms] = (*kinds[1:2], *kinds[:1], *kinds[2:])
-    walked = kinds is FORMS and config.direction != BACKWARD_WEIGHT  # its steps are along the outputs
-    if kinds is FORMS:
-        kinds = (*(UNSTRIDED if config.direction == BACKWARD_DATA else TANGLED), POINT)
-        long = {FORWARD: FAR, BACKWARD_DATA: UNSTRIDED, BACKWARD_WEIGHT: TANGLED[1:]}[config.direction]
+    kind, any_filter = find_kind(config), filters is FORMS
+    long = kind.long_filters if any_filter else (*filters[1:2], *filters[:1], *filters[2:])
+    usual = (*kind.loop_filters, POINT) if any_filter else filters
+    walked = any_filter and not kind.sums_positions  # steps are along taps and channels
     all_steps = list_loop_forms(ImplicitGemm(config), arch)
     for k_batch in (1, *((2,) if config.split_k else ())):
         for number, steps in enumerate(all_steps):
@@ -85,8 +80,8 @@ def _list_loop_trials(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> I
             fewest = sorted(steps)
             # Parts of a split sum are added atomically, by separate kernels.
             if number == 0 or _is_compiled_by_form(config):
-                first = (make_tall_filter(config, fewest[0]),) if walked else ()
-                made += _find_loop_trial(config, (*first, *kinds), fewest, MANY_TILES, k_batch)
+                first = (_make_tall_filter(config, fewest[0]),) if walked else ()
+                made += _find_loop_trial(config, (*first, *usual), fewest, MANY_TILES, k_batch)
             if not _is_covered_by_edges(config, steps, len(all_steps)):
                 for tiles in _choose_small_tiles(config, number, k_batch * len(all_steps)):
                     made += _find_loop_trial(config, long, fewest[::-1], tiles, k_batch, groups=2)
@@ -94,20 +89,30 @@ def _list_loop_trials(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> I
                 # Every step of several passes advances to other rows. With the filters above, most steps do not.
                 middle = fewest[len(fewest) // 2]
                 made += _find_loop_trial(
-                    config, (make_tall_filter(config, middle),), (middle,), ONE_LINE[(number + 1) % 2], groups=2
+                    config, (_make_tall_filter(config, middle),), (middle,), ONE_LINE[(number + 1) % 2], groups=2
                 )
             yield from (trial.to_fields() | {"k_batch": k_batch} for trial in made)
-    if config.direction == BACKWARD_DATA and kinds[0] is UNSTRIDED[0]:
-        # GEMMs of one launch with different numbers of steps, more than a pipeline prefetches.
-        longest = config.block.k * max(all_steps[0])
-        unit_c, unit_k = channel_units(config)
-        for forms in (*COPRIME, *TANGLED[:2]):
-            trial = _ConvTrial(config, forms)
-            yield replace(trial, k=max(longest // (trial.taps * unit_k), 1)).to_fields()
-        for forms in ONE_STRIDE:
-            # Steps that start within a tap.
-            columns, odd = max(_count_columns(config, 2) // unit_c, 1), max(config.block.k // (2 * unit_k), 1) + 1
-            yield _ConvTrial(config, forms, n=3, c=columns, k=odd, positions=config.block.m // 2).to_fields()
+    if any_filter and kind.several_gemms:
+        yield from _list_uneven_trials(config, config.block.k * max(all_steps[0]))
+
+
+def _make_tall_filter(config: Config, steps: int) -> Forms:
+    kind = find_kind(config)
+    unit = dict(zip("ck", channel_units(config), strict=True))[kind.summed_channels]
+    return make_tall_filter(config, steps, unit, strided=not kind.several_gemms)
+
+
+def _list_uneven_trials(config: Config, longest: int) -> Iterator[dict[str, Any]]:
+    """GEMMs of one launch with different numbers of steps, more than a pipeline prefetches."""
+    kind = find_kind(config)
+    unit_c, unit_k = channel_units(config)
+    for forms in kind.uneven_filters:
+        trial = _ConvTrial(config, forms)
+        yield replace(trial, k=max(longest // (trial.taps * unit_k), 1)).to_fields()
+    for forms in kind.one_stride_filters:
+        # Steps that start within a tap.
+        columns, odd = max(_count_columns(config, 2) // unit_c, 1), max(config.block.k // (2 * unit_k), 1) + 1
+        yield _ConvTrial(config, forms, n=3, c=columns, k=odd, positions=config.block.m // 2).to_fields()
 
 
 def _is_compiled_by_form(config: Config) -> bool:
@@ -115,7 +120,7 @@ def _is_compiled_by_form(config: Config) -> bool:
 
     The work-groups of an input gradient choose their loop on the device (AnyLoop in implicit_gemm.hpp).
     """
-    return config.direction != BACKWARD_DATA
+    return not find_kind(config).several_gemms
 
 
 def _is_covered_by_edges(config: Config, steps: Sequence[int], forms: int) -> bool:
@@ -124,7 +129,7 @@ def _is_covered_by_edges(config: Config, steps: Sequence[int], forms: int) -> bo
     They do for forms without a loop if there are many forms, except for a single step: many filters with one vector of
     channels have more steps.
     """
-    return config.direction == FORWARD and forms >= MANY_FORMS and len(steps) == 1 and steps[0] > 1
+    return find_kind(config).edges_cover_loops and forms >= MANY_FORMS and len(steps) == 1 and steps[0] > 1
 
 
 def _choose_small_tiles(config: Config, number: int, forms: int) -> tuple[tuple[int, int], ...]:
@@ -135,26 +140,27 @@ def _choose_small_tiles(config: Config, number: int, forms: int) -> tuple[tuple[
 
 def _find_loop_trial(
     config: Config,
-    kinds: Sequence[Forms],
+    filters: Sequence[Forms],
     steps: Sequence[int],
     tiles: tuple[int, int],
     k_batch: int = 1,
     groups: int = 1,
 ) -> Iterator[_ConvTrial]:
     """A trial with one of these numbers of steps and this many tiles; none if no number of channels gives it."""
-    unit_c, unit_k = channel_units(config)
+    kind, (unit_c, unit_k) = find_kind(config), channel_units(config)
     rows = tiles[0] * config.block.m - config.block.m // 4
     # Prefer channels that are not a multiple of a step: a step then starts within a tap and ends in another.
-    for crossing, count, forms in itertools.product((True, False), steps, kinds):
+    for crossing, count, forms in itertools.product((True, False), steps, filters):
         trial = _ConvTrial(config, forms, groups=groups)
         length = config.block.k * count
-        if config.direction == BACKWARD_WEIGHT:
+        if kind.sums_positions:
             rows_k = max(rows // config.merge_groups // unit_k, 1)
             columns_c = max(_count_columns(config, tiles[1]) // trial.taps // unit_c, 1)
             positions = (length * k_batch - config.block.k // 4) // trial.images
             yield replace(trial, k=rows_k, c=columns_c, positions=positions)
             return
-        summed, across = (unit_c, unit_k) if config.direction == FORWARD else (unit_k, unit_c)
+        sums_c = kind.summed_channels == "c"
+        summed, across = (unit_c, unit_k) if sums_c else (unit_k, unit_c)
         # Kernels for filters of 3x3 are for groups of one input channel.
         vectors = 1 if config.specialization == "filter3x3" else length // (trial.taps * summed)
         if vectors * trial.taps * summed <= length - config.block.k:
@@ -162,7 +168,7 @@ def _find_loop_trial(
         if crossing and vectors * summed % config.block.k == 0:
             continue
         columns = max(_count_columns(config, tiles[1]) // across, 1)
-        c, k = (vectors, columns) if config.direction == FORWARD else (columns, vectors)
+        c, k = (vectors, columns) if sums_c else (columns, vectors)
         yield replace(trial, c=c, k=k, positions=rows // trial.images)
         return
 
@@ -183,12 +189,12 @@ def _list_filters(config: Config) -> tuple[Forms, ...]:
     return FORMS
 
 
-def _list_edges(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
+def _list_edges(config: Config, arch: Arch, usual: tuple[Forms, ...]) -> Iterator[dict[str, Any]]:
     """Every filter, and edges of images, channels and groups, in varying combinations.
 
     Numbers of steps are those that need no loop, all of them in turn.
     """
-    filters = (*kinds, *ODD_ONES) if kinds is FORMS else kinds
+    filters = (*usual, *ODD_ONES) if usual is FORMS else usual
     whole = _whole_positions(config)
     exact, loose = [whole, whole + 1, whole - 1, 1], ((2, None), (3, whole // 3), (5, 1))
     short = [steps[0] for steps in list_loop_forms(ImplicitGemm(config), arch) if len(steps) == 1] or [STEPS]
@@ -202,14 +208,14 @@ def _list_edges(config: Config, arch: Arch, kinds: tuple[Forms, ...]) -> Iterato
             n, positions = loose[number % len(loose)]
             trial = replace(trial, n=n, positions=positions)
         yield replace(trial, c=channels[0], k=channels[1]).to_fields()
-    for c, k in ((1, 1), *_odd_vectors(_ConvTrial(config, kinds[0]))):
-        yield _ConvTrial(config, kinds[0], c=c, k=k).to_fields()
-    yield _ConvTrial(config, kinds[0]).to_fields()
+    for c, k in ((1, 1), *_odd_vectors(_ConvTrial(config, usual[0]))):
+        yield _ConvTrial(config, usual[0], c=c, k=k).to_fields()
+    yield _ConvTrial(config, usual[0]).to_fields()
 
 
 def _whole_positions(config: Config) -> int:
     """A number of output positions that is a multiple of the block."""
-    return config.block.k * STEPS if config.direction == BACKWARD_WEIGHT else config.block.m
+    return config.block.k * STEPS if find_kind(config).sums_positions else config.block.m
 
 
 def _odd_vectors(trial: _ConvTrial) -> tuple[tuple[int, int], ...]:
@@ -219,18 +225,18 @@ def _odd_vectors(trial: _ConvTrial) -> tuple[tuple[int, int], ...]:
 
 def _choose_channels(config: Config, trial: _ConvTrial, number: int, steps: int) -> tuple[int | None, int | None]:
     """Channels in vectors: around a block if they are columns or rows, else the number that gives these steps."""
-    unit_c, unit_k = channel_units(config)
+    kind, (unit_c, unit_k) = find_kind(config), channel_units(config)
     c, k = (count // unit for count, unit in zip(trial.channels, (unit_c, unit_k), strict=True))
-    if config.direction == BACKWARD_WEIGHT:
+    if kind.sums_positions:
         pairs = ((c, k), (1, 1), *_odd_vectors(trial), (c, k + 1), (c + 1, k), (max(c - 1, 1), max(k - 1, 1)))
         return pairs[number % len(pairs)]
-    forward = config.direction == FORWARD
-    full = k if forward else c
+    sums_c = kind.summed_channels == "c"
+    full = k if sums_c else c
     across = (full + 1, 1, full, 3, max(full - 1, 1), 5)[number % 6]
-    summed: int | None = max(config.block.k * steps // (trial.taps * (unit_c if forward else unit_k)), 1)
+    summed: int | None = max(config.block.k * steps // (trial.taps * (unit_c if sums_c else unit_k)), 1)
     if config.specialization == "filter3x3":
         summed = None
-    return (summed, across) if forward else (across, summed)
+    return (summed, across) if sums_c else (across, summed)
 
 
 def _list_splits(config: Config, forms: Forms) -> Iterator[dict[str, Any]]:
@@ -273,19 +279,20 @@ class _ConvTrial:
     @property
     def channels(self) -> tuple[int, int]:
         """Input and output channels of one group."""
-        block, merged = self.config.block, self.config.merge_groups
-        if self.config.direction == FORWARD:
-            c, k = block.k * STEPS // self.taps, block.n // merged
-        elif self.config.direction == BACKWARD_DATA:
-            c, k = block.n // merged, block.k * STEPS // self.taps
-        else:
-            c, k = block.n // (self.taps * merged), block.m // merged
+        c, k = self._fill_dimension("c"), self._fill_dimension("k")
         if self.config.specialization == "filter3x3":
             c = 1  # this specialization is for groups of one input channel
         unit_c, unit_k = channel_units(self.config)
         c = max(c // unit_c, 1) if self.c is None else self.c
         k = max(k // unit_k, 1) if self.k is None else self.k
         return c * unit_c, k * unit_k
+
+    def _fill_dimension(self, channels: str) -> int:
+        """The channels with which their dimension of the GEMM fills a block, or STEPS of them."""
+        block, merged, factors = self.config.block, self.config.merge_groups, find_kind(self.config).factors
+        name = factors.find_dimension(channels)
+        extent = {"m": block.m // merged, "n": block.n // merged, "k": block.k * STEPS}[name]
+        return extent // self.taps if name == factors.find_dimension("taps") else extent
 
     def to_fields(self) -> dict[str, Any]:
         """The values of a problem."""
@@ -322,10 +329,11 @@ class _ConvTrial:
 
     def _usual_positions(self) -> int:
         """A little more than a block in all images together, so that edges of images and of blocks differ."""
-        if self.config.direction == BACKWARD_WEIGHT:
+        kind = find_kind(self.config)
+        if kind.sums_positions:
             return self.config.block.k * STEPS * 5 // (4 * self.images)
         total = self.config.block.m * 5 // 4
-        if self.config.direction == BACKWARD_DATA:
+        if kind.several_gemms:
             # The input has that many times more positions, in a separate GEMM for each remainder.
             total //= max(form.stride for form in self.by_dimension)
         return max(total // self.images, 1)

@@ -1,7 +1,7 @@
 """Rules about the GEMM of one work-group.
 
 They read only the config attributes that `tilewright.ops.block_gemm` lists, and no field of a single op. Their examples
-are changes to GEMM's example config; `rule_reuse.rule_through_view` replaces them for another op. File names in rules
+are changes to GEMM's example config; `Rule.on` replaces them for another op. File names in rules
 are relative to ck_tile/ops/.
 """
 

@@ -1,4 +1,4 @@
-"""The rules of convolution configs.
+"""The rules of convolution configs: those of the block GEMM, of all directions, and of single ones (`kinds`).
 
 Codes: A1xx GPU features, T2xx tile sizes, P3xx pipeline, epilogue and convolution features, R4xx resources. They equal
 those of GEMM's rules with the same meaning. File names in rules are relative to ck_tile/ops/. Each rule declares what
@@ -10,17 +10,17 @@ the direction, and the stored type from the type and the stages.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ops.block_gemm.rule_reuse import rule_through_view
 from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
 from tilewright.ops.block_gemm.rules.examples import COMPV5, FP8
 from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
+from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.rules import features
-from tilewright.ops.rule import Rule, collect_rules, merge_rules
+from tilewright.ops.kind import combine_rules
+from tilewright.ops.rule import Rule, collect_rules
 
 _READS = {"layout": ("direction",), "dtype_c": ("dtype_c", "two_stage")}
 _ASYNC = {"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64), "vector": (8, 8, 1)}
@@ -56,12 +56,11 @@ FIXES = {
 
 
 def _adapt_rule(rule: Rule) -> Rule:
-    reads = dict.fromkeys(field for name in rule.reads for field in _READS.get(name, (name,)))
-    mine = rule_through_view(rule, ImplicitGemm, reads=tuple(reads), **EXAMPLES.get(rule.code, {}))
-    return dataclasses.replace(mine, fix=FIXES.get(rule.code, rule.fix))
+    reads = tuple(dict.fromkeys(field for name in rule.reads for field in _READS.get(name, (name,))))
+    changes: dict[str, Any] = {**EXAMPLES.get(rule.code, {}), "fix": FIXES.get(rule.code, rule.fix)}
+    return rule.on(ImplicitGemm, reads=reads, when=rule.when, **changes)
 
 
 SHARED: tuple[Rule, ...] = tuple(_adapt_rule(rule) for rule in BLOCK_GEMM_RULES)
-
-
-RULES: tuple[Rule, ...] = merge_rules(SHARED, collect_rules(features))
+_OF_ALL_KINDS = (*SHARED, *collect_rules(features))
+RULES: tuple[Rule, ...] = combine_rules(_OF_ALL_KINDS, {kind.name: kind.rules for kind in KINDS}, "direction")

@@ -5,58 +5,16 @@ from __future__ import annotations
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, Config
-from tilewright.ops.grouped_conv.implicit_gemm import VECTOR_CHANNELS, ImplicitGemm, channel_units
-from tilewright.ops.grouped_conv.resources import RUN_TIME_LOOPS
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, PIPELINES, Config
+from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, channel_units
+from tilewright.ops.grouped_conv.kind import find_kind
+from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.rule import Rejection, rule
+from tilewright.ops.rule_forms import equal, one_of
 
 _DATA = {"direction": BACKWARD_DATA, "vector": (8, 8, 8)}
 _WEIGHT = {"direction": BACKWARD_WEIGHT, "vector": (8, 8, 8)}
 _GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vector": (8, 8, 8)}
-
-
-@rule(
-    "P330",
-    "backward-data-buffers",
-    reads=("direction", "pipeline", "explicit_gemm"),
-    enforced_by="compiler",
-    good=_DATA,
-    bad={**_DATA, "pipeline": "compv4"},
-)
-def check_backward_data_buffers(config: Config, arch: Arch) -> Rejection | None:
-    """The gradient of the input needs a pipeline with one LDS buffer.
-
-    Why: with two buffers, CK Tile's kernel reads the length of a tile window, which windows do not provide.
-
-    Fix: use mem or compv3.
-    """
-    if config.direction != BACKWARD_DATA or config.explicit_gemm or config.pipeline not in resources.DOUBLE_LDS:
-        return None
-    return Rejection(f"{config.pipeline} does not compile for {config.direction}", "pipeline", "compv3")
-
-
-@rule(
-    "P331",
-    "backward-data-loop",
-    reads=("direction", "pipeline", "explicit_gemm"),
-    enforced_by="tilewright",
-    good={**_DATA, "pipeline": "mem"},
-    bad={**_DATA, "pipeline": "compv6"},
-)
-def check_backward_data_loop(config: Config, arch: Arch) -> Rejection | None:
-    """The gradient of the input needs a pipeline that chooses its loop on the device.
-
-    Why: positions with different remainders by the stride use different taps of the filter, so that the work-groups
-    of one launch have sums of different lengths. mem and compv3 choose the form of their loop at run time; the others
-    are compiled for one form.
-
-    Fix: use mem or compv3.
-    """
-    if config.direction != BACKWARD_DATA or config.explicit_gemm:
-        return None
-    if config.pipeline in (*RUN_TIME_LOOPS, *resources.DOUBLE_LDS):
-        return None
-    return Rejection(f"{config.pipeline} is compiled for one length of the sum", "pipeline", "compv3")
 
 
 @rule(
@@ -79,38 +37,35 @@ def check_merge_groups(config: Config, arch: Arch) -> Rejection | None:
     count = config.merge_groups
     if count == 1:
         return None
-    if config.direction != BACKWARD_WEIGHT:
-        return Rejection(f"{config.direction} cannot merge {count} groups", "merge_groups", 1)
+    kind = find_kind(config)
+    if not kind.has_field("merge_groups"):
+        return Rejection(f"{kind.name} cannot merge {count} groups", "merge_groups", 1)
     if count & (count - 1):
         return Rejection(f"{count} groups cannot be merged, the number must be a power of two", "merge_groups", 2)
     return None
 
 
-@rule(
+check_split_k_direction = equal(
     "P333",
     "split-k-direction",
-    reads=("direction", "split_k"),
+    "The sum can be split for the gradient of the weights only.",
+    {"split_k": False},
+    "{direction} cannot split its sum",
+    when={"direction": tuple(kind.name for kind in KINDS if not kind.has_field("split_k"))},
     enforced_by="supports",
     good={**_WEIGHT, "split_k": True},
     bad={"split_k": True},
+    why="CK Tile's kernels of the other directions reject every k_batch above 1. They have short sums over a filter, "
+    "while a weight gradient sums over all pixels.",
+    fix="turn split_k off.",
 )
-def check_split_k_direction(config: Config, arch: Arch) -> Rejection | None:
-    """The sum can be split for the gradient of the weights only.
-
-    Why: CK Tile's kernels of the other directions reject every k_batch above 1. They have short sums over a filter,
-    while a weight gradient sums over all pixels.
-
-    Fix: turn split_k off.
-    """
-    if not config.split_k or config.direction == BACKWARD_WEIGHT:
-        return None
-    return Rejection(f"{config.direction} cannot split its sum", "split_k", False)
 
 
 @rule(
     "P334",
     "two-stages",
-    reads=("direction", "two_stage", "dtype_c", "dtype_acc"),
+    reads=("direction", "dtype_c", "dtype_acc"),
+    when={"two_stage": True},
     enforced_by="tilewright",
     good={**_WEIGHT, "two_stage": True},
     bad={"two_stage": True},
@@ -123,10 +78,9 @@ def check_two_stage(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: turn two_stage off, or use a 16-bit result with backward_weight.
     """
-    if not config.two_stage:
-        return None
-    if config.direction != BACKWARD_WEIGHT:
-        return Rejection(f"{config.direction} has one stage", "two_stage", False)
+    kind = find_kind(config)
+    if not kind.has_field("two_stage"):
+        return Rejection(f"{kind.name} has one stage", "two_stage", False)
     if config.dtype_c == config.dtype_acc:
         return Rejection(f"the result is {config.dtype_c} already", "two_stage", False)
     return None
@@ -135,7 +89,8 @@ def check_two_stage(config: Config, arch: Arch) -> Rejection | None:
 @rule(
     "P335",
     "split-image-direction",
-    reads=("direction", "split_image", "explicit_gemm"),
+    reads=("direction", "explicit_gemm"),
+    when={"split_image": True},
     enforced_by="tilewright",
     good={"split_image": True},
     bad={**_DATA, "split_image": True},
@@ -147,18 +102,18 @@ def check_split_image_direction(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: turn split_image off.
     """
-    if not config.split_image:
+    kind = find_kind(config)
+    if kind.has_field("split_image") and not config.explicit_gemm:
         return None
-    if config.direction != FORWARD or config.explicit_gemm:
-        what = "a plain GEMM" if config.explicit_gemm else config.direction
-        return Rejection(f"{what} does not split the image", "split_image", False)
-    return None
+    what = "a plain GEMM" if config.explicit_gemm else kind.name
+    return Rejection(f"{what} does not split the image", "split_image", False)
 
 
 @rule(
     "P336",
     "explicit-gemm-form",
-    reads=("explicit_gemm", "specialization", "merge_groups"),
+    reads=("specialization", "merge_groups"),
+    when={"explicit_gemm": True},
     enforced_by="tilewright",
     good=_GEMM,
     bad={"explicit_gemm": True},
@@ -171,8 +126,6 @@ def check_explicit_gemm(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: set specialization to filter1x1_stride1_pad0 and merge_groups to 1.
     """
-    if not config.explicit_gemm:
-        return None
     needed = "filter1x1_stride1_pad0"
     if config.specialization != needed:
         return Rejection(
@@ -183,30 +136,27 @@ def check_explicit_gemm(config: Config, arch: Arch) -> Rejection | None:
     return None
 
 
-@rule(
+check_explicit_gemm_buffers = one_of(
     "P337",
     "explicit-gemm-buffers",
-    reads=("explicit_gemm", "pipeline"),
+    "An explicit GEMM has one LDS buffer.",
+    {"pipeline": tuple(name for name in PIPELINES if name not in resources.DOUBLE_LDS)},
+    "{value} needs two LDS buffers, a batched GEMM has one",
+    nearest="compv3",
+    when={"explicit_gemm": True},
     enforced_by="compiler",
     good=_GEMM,
     bad={**_GEMM, "pipeline": "compv4"},
+    why="CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.",
+    fix="use mem, compv3, compv5 or compv6.",
 )
-def check_explicit_gemm_buffers(config: Config, arch: Arch) -> Rejection | None:
-    """An explicit GEMM has one LDS buffer.
-
-    Why: CK Tile's batched kernel passes a single buffer, which the pipelines with two do not accept.
-
-    Fix: use mem, compv3, compv5 or compv6.
-    """
-    if not config.explicit_gemm or config.pipeline not in resources.DOUBLE_LDS:
-        return None
-    return Rejection(f"{config.pipeline} needs two LDS buffers, a batched GEMM has one", "pipeline", "compv3")
 
 
 @rule(
     "P343",
     "explicit-gemm-vectors",
-    reads=("explicit_gemm", "direction", "vector", "dtype_a", "dtype_b", "block", "waves"),
+    reads=("direction", "vector", "dtype_a", "dtype_b", "block", "waves"),
+    when={"explicit_gemm": True},
     enforced_by="supports",
     good=_GEMM,
     bad={**_GEMM, "vector": (4, 4, 8)},
@@ -220,12 +170,10 @@ def check_explicit_gemm_vectors(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use that vector, or a smaller block.
     """
-    if not config.explicit_gemm:
-        return None
     gemm = ImplicitGemm(config)
     native = resources.vector_a(gemm, arch), resources.vector_b(gemm, arch)
     promised = dict(zip("ck", channel_units(config), strict=True))
-    for name, letter, widest in zip("ab", VECTOR_CHANNELS[config.direction], native, strict=False):
+    for name, letter, widest in zip("ab", find_kind(config).vector_channels, native, strict=False):
         if promised[letter] % widest:
             return Rejection(
                 f"channels {letter} in multiples of {promised[letter]}, but the kernel requires multiples of {widest} "
@@ -239,7 +187,8 @@ def check_explicit_gemm_vectors(config: Config, arch: Arch) -> Rejection | None:
 @rule(
     "P338",
     "odd-vector-add",
-    reads=("split_k", "vector", "dtype_c", "two_stage"),
+    reads=("vector", "dtype_c", "two_stage"),
+    when={"split_k": True},
     enforced_by="supports",
     good={**_WEIGHT, "split_k": True},
     bad={**_WEIGHT, "split_k": True, "vector": (8, 8, 1)},
@@ -253,36 +202,32 @@ def check_add_vector(config: Config, arch: Arch) -> Rejection | None:
     Fix: use a vector c of at least 2, an fp32 result, or two stages.
     """
     stored = ImplicitGemm(config).dtype_c
-    if not config.split_k or find_dtype(stored).bits != 16 or config.vector[2] % 2 == 0:
+    if find_dtype(stored).bits != 16 or config.vector[2] % 2 == 0:
         return None
     return Rejection(f"vector c = {config.vector[2]} cannot add {stored} atomically", "vector")
 
 
-@rule(
+check_specialization_direction = equal(
     "P339",
     "specialization-direction",
-    reads=("direction", "specialization", "explicit_gemm"),
+    "Only forward kernels can be specialized.",
+    {"specialization": "default"},
+    "{direction} has no {value} form",
+    when={"direction": tuple(kind.name for kind in KINDS if not kind.specialized), "explicit_gemm": False},
     enforced_by="tilewright",
     good={"specialization": "filter1x1_pad0"},
     bad={**_DATA, "specialization": "filter1x1_pad0"},
+    why="CK Tile's other kernels compute the same with every specialization and only reject problems that do not match "
+    "it: one kernel would have two names.",
+    fix="use specialization default, or explicit_gemm for 1x1 filters.",
 )
-def check_specialization_direction(config: Config, arch: Arch) -> Rejection | None:
-    """Only forward kernels can be specialized.
-
-    Why: CK Tile's other kernels compute the same with every specialization and only reject problems that do not match
-    it: one kernel would have two names.
-
-    Fix: use specialization default, or explicit_gemm for 1x1 filters.
-    """
-    if config.direction == FORWARD or config.specialization == "default" or config.explicit_gemm:
-        return None
-    return Rejection(f"{config.direction} has no {config.specialization} form", "specialization", "default")
 
 
 @rule(
     "P340",
     "filter3x3-vectors",
-    reads=("specialization", "vector"),
+    reads=("vector",),
+    when={"specialization": "filter3x3"},
     enforced_by="supports",
     good={"specialization": "filter3x3", "vector": (1, 1, 8)},
     bad={"specialization": "filter3x3"},
@@ -296,40 +241,16 @@ def check_filter3x3_vectors(config: Config, arch: Arch) -> Rejection | None:
     Fix: use vectors a = b = 1.
     """
     a, b, c = config.vector
-    if config.specialization != "filter3x3" or (a, b) == (1, 1):
+    if (a, b) == (1, 1):
         return None
     return Rejection(f"vectors of {a} and {b} elements do not fit a single channel", "vector", Shape(1, 1, c))
 
 
 @rule(
-    "P341",
-    "backward-data-type",
-    reads=("direction", "dtype_a", "dtype_b", "dtype_c", "explicit_gemm"),
-    enforced_by="compiler",
-    good=_DATA,
-    bad={**_DATA, "dtype_c": "fp32", "vector": (8, 8, 4)},
-)
-def check_backward_data_type(config: Config, arch: Arch) -> Rejection | None:
-    """The three tensors of an input gradient have the same type.
-
-    Why: CK Tile's kernel assumes that the gradient of the output has the result's type, and its pipeline rejects other
-    types.
-
-    Fix: use the same type for all three; 8-bit types, which cannot represent their sums, have no such kernel.
-    """
-    if config.direction != BACKWARD_DATA or config.explicit_gemm:
-        return None
-    if config.dtype_a == config.dtype_b == config.dtype_c:
-        return None
-    return Rejection(
-        f"{config.dtype_a}, {config.dtype_b} and {config.dtype_c} are not one type", "dtype_c", config.dtype_a
-    )
-
-
-@rule(
     "P320",
     "vector-unused",
-    reads=("vector", "epilogue"),
+    reads=("vector",),
+    when={"epilogue": "default"},
     enforced_by="tilewright",
     good={"vector": (4, 8, 1), "epilogue": "default"},
     bad={"epilogue": "default"},
@@ -342,6 +263,6 @@ def check_vector_effect(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use vector c = 1, or the cshuffle epilogue.
     """
-    if config.epilogue != "default" or config.vector[2] == 1:
+    if config.vector[2] == 1:
         return None
     return Rejection(f"the default epilogue stores 1 element, vector c is {config.vector[2]}", "vector")
