@@ -56,6 +56,7 @@ def part_sizes(k: int, k_batch: int, mma_k: int) -> tuple[int, int]:
 # Pipelines with two LDS buffers that compute from one while they fill the other. The kernel declares GetSmemSize()
 # twice for them (gemm/kernel/universal_gemm_kernel.hpp, DoubleSmemBuffer).
 DOUBLE_LDS = ("compv4", "comp_async", "preshufflev2")
+SINGLE_LDS = tuple(name for name in PIPELINE_TYPES if name not in DOUBLE_LDS)
 SMALL_STEP = 24  # matrix operations
 MAX_ACCESS_BYTES = 16  # widest load or store of a lane
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.resources import SINGLE_LDS
 from tilewright.ops.block_gemm.rules.examples import COMPV5
 from tilewright.ops.gemm.kind import GemmKind
 from tilewright.ops.gemm.source import make_context
@@ -19,7 +19,7 @@ check_buffers = one_of(
     "P322",
     "batched-buffers",
     "A batched kernel has one LDS buffer.",
-    {"pipeline": tuple(name for name in resources.PIPELINE_TYPES if name not in resources.DOUBLE_LDS)},
+    {"pipeline": SINGLE_LDS},
     "{value} needs two LDS buffers, a batched kernel has one",
     nearest="compv3",
     enforced_by="compiler",

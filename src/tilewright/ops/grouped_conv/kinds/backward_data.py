@@ -35,7 +35,7 @@ check_buffers = one_of(
     "P330",
     "backward-data-buffers",
     "The gradient of the input needs a pipeline with one LDS buffer.",
-    {"pipeline": tuple(name for name in resources.PIPELINE_TYPES if name not in resources.DOUBLE_LDS)},
+    {"pipeline": resources.SINGLE_LDS},
     "{value} does not compile for backward_data",
     nearest="compv3",
     when=_IMPLICIT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, PIPELINES, Config
+from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, channel_units
 from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.kinds import KINDS
@@ -140,7 +140,7 @@ check_explicit_gemm_buffers = one_of(
     "P337",
     "explicit-gemm-buffers",
     "An explicit GEMM has one LDS buffer.",
-    {"pipeline": tuple(name for name in PIPELINES if name not in resources.DOUBLE_LDS)},
+    {"pipeline": resources.SINGLE_LDS},
     "{value} needs two LDS buffers, a batched GEMM has one",
     nearest="compv3",
     when={"explicit_gemm": True},
