@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def compute_gemm_sizes(problem: Problem) -> GemmSizes:
-    """M, N and K of the GEMM of one group, as in the table above.
+    """The GEMM of one group, as in the table in `implicit_gemm`.
 
     The gradient of the input is computed in several GEMMs if the stride is above 1. These are the sizes of all of them
     together: every element is a sum of at most `k` products.
