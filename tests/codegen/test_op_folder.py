@@ -87,7 +87,15 @@ def test_the_default_folder_has_the_name_of_the_op(tmp_path: Path, monkeypatch: 
     assert found["next"][0] == "pip install --editable ./rms_norm"
 
 
-def test_the_next_commands_are_printed(tmp_path: Path) -> None:
+def test_the_page_shows_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("rms_norm")
+    assert done.exit_code == 0, done.stderr
+    page = (ROOT / "docs" / "add-an-op.md").read_text(encoding="utf-8")
+    assert f"```bash\ntilewright new-op rms_norm\n```\n\n```text\n{done.stdout}```\n" in page
+
+
+def test_the_folder_in_the_next_commands_is_quoted(tmp_path: Path) -> None:
     done = run("rms_norm", "--out", str(tmp_path / "an op"))
     assert done.exit_code == 0, done.stderr
     assert f"\nNext\npip install --editable '{tmp_path}/an op'\ntilewright rules --op rms_norm\n" in done.stdout

@@ -47,7 +47,7 @@ def test_a_new_op_builds_runs_verifies_and_passes_its_tests(tmp_path: Path, ck: 
     printed = {words[1]: run(words, surroundings, tmp_path) for words in following}
 
     assert "partial-wave" in printed["rules"] and "other-type" in printed["rules"]
-    assert "legal" in printed["check"] and "illegal" not in printed["check"]
-    assert "negate-gfx942-fp32-t256-i4-" in printed["build"]
-    assert "5 of 5" in printed["verify"]
+    assert "\nlegal: 1 rule passed on gfx942." in printed["check"]
+    assert "1 kernel in" in printed["build"]
+    assert "all right: 5 problems on 1 kernel, emulated:gfx942" in printed["verify"]
     assert "5 passed" in printed["negate"]

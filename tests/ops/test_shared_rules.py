@@ -69,9 +69,7 @@ def test_gemm_has_every_shared_rule() -> None:
 
 def test_a_lifted_rule_sees_the_view_and_keeps_its_texts() -> None:
     rule = pipeline.check_compv5_layout
-    mine = rule.on(
-        Turned, reads=("pipeline", "turned"), good={"turned": False}, bad={"turned": True}, arch="gfx90a"
-    )
+    mine = rule.on(Turned, reads=("pipeline", "turned"), good={"turned": False}, bad={"turned": True}, arch="gfx90a")
 
     assert (mine.code, mine.slug, mine.what, mine.why, mine.fix) == (
         rule.code,
