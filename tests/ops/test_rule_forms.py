@@ -52,13 +52,14 @@ def test_an_overlay_replaces_some_values() -> None:
 
 
 def test_joined_rules_read_all_fields_and_give_the_first_rejection() -> None:
-    other = check_even.on(lambda config: Overlay(config, kind="a", size=config.other), reads=("kind", "other"))
+    other = check_even.on(lambda config: Overlay(config, size=config.other), reads=("other",), when={"kind": "a"})
     both = join_rules(
         *("X2", "both", "Both must be even.", [check_even, other]),
         **{"enforced_by": "tilewright", "good": {}, "bad": {}, "why": "of the tests", "fix": "use even sizes"},  # type: ignore[arg-type]
     )
 
     assert both.reads == ("kind", "size", "other")
+    assert both.when == {"kind": ("a",)}
     assert find(both, kind="a", size=2, other=4) is None
     assert find(both, kind="a", size=2, other=7) == Rejection("7 is odd")
     assert find(both, kind="a", size=5, other=7) == Rejection("5 is odd", "size", 6)

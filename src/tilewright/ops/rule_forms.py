@@ -82,12 +82,29 @@ def _split_texts(what: str, parts: RuleParts) -> dict[str, Any]:
     return {"texts": (what, rest.pop("why"), rest.pop("fix")), **rest}
 
 
-def join_rules(code: str, slug: str, what: str, rules: Sequence[Rule], **parts: Unpack[RuleParts]) -> Rule:
-    """Several rules as one, whose rejection is that of the first one that rejects."""
+def join_rules(
+    code: str,
+    slug: str,
+    what: str,
+    rules: Sequence[Rule],
+    *,
+    report: Callable[[Rule, Rejection], Rejection] | None = None,
+    **parts: Unpack[RuleParts],
+) -> Rule:
+    """Several rules as one, whose rejection is that of the first one that rejects. Limits of all of them limit it.
+
+    `report(rule, rejection)` rewrites a rejection of one of the rules.
+    """
 
     def check(*subjects: object) -> Rejection | None:
-        return next((fault for each in rules if (fault := each.check(*subjects)) is not None), None)
+        for each in rules:
+            fault = each.check(*subjects)
+            if fault is not None:
+                return report(each, fault) if report else fault
+        return None
 
+    common = {name: values for name, values in rules[0].when.items() if all(r.when.get(name) == values for r in rules)}
+    parts["when"] = {**common, **parts.get("when", {})}
     reads = tuple(dict.fromkeys(name for each in rules for name in each.reads))
     return make_rule(code, slug, check, reads=reads, **_split_texts(what, parts))
 

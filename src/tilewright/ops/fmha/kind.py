@@ -113,7 +113,7 @@ class AttentionKind(Kind, Computation):
     list_trial_values: Callable[[Config], Iterator[dict[str, Any]]] = _list_none
     fill_trial: Callable[[Config, Mapping[str, Any]], dict[str, Any]] = _fill_nothing
 
-    @property
+    @functools.cached_property
     def gemm_count(self) -> int:
         """The number of triples in waves and mma."""
         return 1 + max((gemm.index for gemm in self.gemms), default=-1)

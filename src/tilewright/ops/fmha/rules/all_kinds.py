@@ -39,8 +39,7 @@ def list_gemms(config: Config) -> list[Gemm]:
     if not tile or not len(config.waves) == len(config.mma) == 3 * kind.gemm_count:
         return []
     types, waves, mma = list_gemm_types(config), split_triples(config.waves), split_triples(config.mma)
-    indices = ((gemm.get_tile(tile), gemm.index) for gemm in kind.gemms)
-    return [Gemm(block, waves[i], mma[i], *types[i]) for block, i in indices]
+    return [Gemm(each.get_tile(tile), waves[each.index], mma[each.index], *types[each.index]) for each in kind.gemms]
 
 
 def _name_gemm(fault: Rejection, number: int) -> Rejection:

@@ -6,7 +6,8 @@ the pipelines qr and qr_async: P430 to P435 apply the forward rules. File names 
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
+from typing import Unpack
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
@@ -18,7 +19,7 @@ from tilewright.ops.fmha.rules import forward, forward_tiles
 from tilewright.ops.fmha.rules.examples import APPEND, COMBINED, MMA_16, PAGED, PREFILL, SPLIT, SPLIT_NWARP
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection, Rule
-from tilewright.ops.rule_forms import Overlay, examples, join_rules
+from tilewright.ops.rule_forms import Overlay, RuleParts, examples, join_rules
 
 _CACHES = TileRules({"family": ("splitkv", "pagedkv", "appendkv", "batch_prefill")}, PAGED)
 _SPLIT = TileRules({"family": "splitkv"}, SPLIT)
@@ -27,9 +28,9 @@ _NWARP_GPU = TileRules(_NWARP.when, arch="gfx1100")
 _COMBINE = TileRules({"family": "combine"}, COMBINED)
 _PREFILL = TileRules({"family": "batch_prefill"}, PREFILL)
 _APPEND = TileRules({"family": "appendkv"}, APPEND)
-# Pipelines that keep scores in registers, as forward kernels do, and the one that sends them through LDS.
+# Pipelines that keep scores in registers, as forward kernels do, and also the one that sends them through LDS.
 _IN_REGISTERS = ("qr", "qr_pagedkv", "qr_async")
-_THROUGH_LDS = "qr_nwarp_sshuffle"
+_ALL_PIPELINES = (*_IN_REGISTERS, "qr_nwarp_sshuffle")
 # pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: a wave's lanes along a row of LSE.
 _LSE_LANES = 8
 _SUMS_OF_A_LANE = 4  # 16 bytes of fp32
@@ -38,7 +39,6 @@ _LEAST_LOG_SPLITS, _KNOWN_LOG_SPLITS = 3, 7
 _KNOWN_HDIM_V = 256
 # pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaFwdAppendKVPipelineProblem: threads of a work-group.
 _APPEND_THREADS = 256
-_FIX = "follow the fix of the forward rule that the message names"
 
 
 def _see_as_forward(config: Config) -> Overlay | None:
@@ -48,24 +48,31 @@ def _see_as_forward(config: Config) -> Overlay | None:
     return Overlay(config, family="forward", pipeline="qr_async" if config.pipeline == "qr_async" else "qr")
 
 
-def _name_forward_rule(code: str, fault: Rejection, _: int) -> Rejection:
+def _name_forward_rule(found: Rule, fault: Rejection) -> Rejection:
     nearest = None if fault.field in ("family", "pipeline") else fault.nearest
-    return Rejection(f"by the rule {code} of forward kernels, {fault.message}", fault.field, nearest)
+    return Rejection(f"by the rule {found.code} of forward kernels, {fault.message}", fault.field, nearest)
 
 
-def _apply(*rules: Rule, pipelines: tuple[str, ...] = (*_IN_REGISTERS, _THROUGH_LDS)) -> list[Rule]:
-    """Forward rules for kernels over caches with one of these pipelines."""
+def _apply(
+    code: str,
+    slug: str,
+    what: str,
+    rules: Sequence[Rule],
+    pipelines: tuple[str, ...] = _ALL_PIPELINES,
+    **parts: Unpack[RuleParts],
+) -> Rule:
+    """Forward rules as one rule of the kernels over caches with one of these pipelines."""
+    parts.setdefault("fix", "follow the fix of the forward rule that the message names.")
+    joined = join_rules(code, slug, what, rules, report=_name_forward_rule, **parts)
     limits = {"family": ("splitkv", "pagedkv", "batch_prefill"), "pipeline": pipelines}
-    return [
-        each.on(_see_as_forward, when=limits, report=functools.partial(_name_forward_rule, each.code)) for each in rules
-    ]
+    return joined.on(_see_as_forward, when=limits)
 
 
-check_forward_tile = join_rules(
+check_forward_tile = _apply(
     "P430",
     "tile-of-no-forward",
     "splitkv, pagedkv and batch_prefill support only the tiles of the forward pipelines qr and qr_async.",
-    _apply(
+    [
         forward_tiles.check_head_size,
         forward_tiles.check_head_steps,
         forward_tiles.check_key_steps,
@@ -75,71 +82,68 @@ check_forward_tile = join_rules(
         forward_tiles.check_async_copies,
         forward_tiles.check_buffer_order,
         forward_tiles.check_value_sharing,
-    ),
+    ],
     enforced_by="compiler",
     good={**SPLIT, "block": (128, 128, 64, 128, 32, 128)},
     bad={**SPLIT, "block": (128, 128, 128, 128, 32, 128)},
     why="their policies derive from the same one (pipeline/block_fmha_pipeline_qx_ks_vs_custom_policy.hpp), and their "
     "pipelines have the same assertions.",
-    fix=f"{_FIX}.",
 )
-check_forward_layout = join_rules(
+check_forward_layout = _apply(
     "P431",
     "layout-of-no-forward",
     "As in a forward kernel, the result layout of the first GEMM must be the operand layout of the second.",
-    _apply(forward_tiles.check_waves_along_n, forward_tiles.check_register_layout, pipelines=_IN_REGISTERS),
+    [forward_tiles.check_waves_along_n, forward_tiles.check_register_layout],
+    pipelines=_IN_REGISTERS,
     enforced_by="device",
     good={**PAGED, "mma": (32, 32, 8, 32, 32, 16)},
     bad={**PAGED, "mma": (32, 32, 16, 32, 32, 8)},
     why="probabilities stay in registers. Only qr_nwarp_sshuffle sends scores through LDS.",
-    fix=f"{_FIX}, or use qr_nwarp_sshuffle for waves along n.",
+    fix="follow the fix of the forward rule that the message names, or use qr_nwarp_sshuffle for waves along n.",
 )
-check_forward_gpu = join_rules(
+check_forward_gpu = _apply(
     "P432",
     "gpu-of-no-forward",
     "The GPU must support a forward kernel with the same policy.",
-    _apply(forward.check_async_copy, forward.check_lane_layout, pipelines=_IN_REGISTERS),  # for the other, P446
+    [forward.check_async_copy, forward.check_lane_layout],
+    pipelines=_IN_REGISTERS,  # for the other, P446
     enforced_by="compiler",
     good=APPEND,
     bad={**PAGED, "mma": MMA_16},
     arch="gfx1100",
     why="both need the same instructions and the same operand layout.",
-    fix=f"{_FIX}.",
 )
-check_forward_features = join_rules(
+check_forward_features = _apply(
     "P433",
     "feature-of-no-forward",
     "The combinations of pads, bias and cap are limited as in a forward kernel.",
-    _apply(forward.check_required_pads, forward.check_capped_bias),
+    [forward.check_required_pads, forward.check_capped_bias],
     enforced_by="compiler",
     good={**SPLIT, "soft_cap": True},
     bad={**SPLIT, "soft_cap": True, "bias": "alibi"},
     why="the pipelines have the same assertions: batch_prefill always pads queries and heads, and no pipeline caps "
     "scores with a bias.",
-    fix=f"{_FIX}.",
 )
-check_forward_fields = join_rules(
+check_forward_fields = _apply(
     "P434",
     "words-of-no-forward",
     "Head pads and sinks have the same values as in a forward kernel, so that each kernel has one name.",
-    _apply(forward.check_head_padding, forward.check_sink_window),
+    [forward.check_head_padding, forward.check_sink_window],
     enforced_by="tilewright",
     good={**PAGED, "pad_hdim_q": 1},
     bad={**PAGED, "pad_hdim_q": 8},
     why="CK Tile only distinguishes padded and not padded heads; the allowed head sizes follow from the pipeline.",
-    fix=f"{_FIX}.",
 )
-check_forward_skip_and_dropout = join_rules(
+check_forward_skip_and_dropout = _apply(
     "P435",
     "unseen-as-in-forward",
     "As in a forward kernel, sequences can be skipped only in group mode, and dropout needs enough LDS.",
-    _apply(forward.check_skip_mode, forward.check_dropout_lds),
+    [forward.check_skip_mode, forward.check_dropout_lds],
     enforced_by="tilewright",
     good={**PAGED, "mode": "group", "skip_min_seqlen_q": True},
     bad={**PAGED, "skip_min_seqlen_q": True},
     why="in batch mode the kernel does not get the limit (kernel/fmha_fwd_pagedkv_kernel.hpp), and random numbers use "
     "the same LDS.",
-    fix=f"{_FIX}.",
 )
 
 
