@@ -75,7 +75,8 @@ def choose_rows(op_name: str, inputs: Sequence[Row]) -> list[Row]:
     """The first configs, but for every rule some that violate it."""
     op = find_op(op_name)
     counts: Counter[str] = Counter()
-    rare, others = [], []
+    rare: list[Row] = []
+    others: list[Row] = []
     for gpu, values in inputs[:CONSIDERED]:
         codes = [verdict.rule.code for verdict in explain(op.make_config(**values), gpu) if not verdict.passed]
         wanted = any(counts[code] < LEAST for code in codes)
