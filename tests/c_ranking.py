@@ -29,18 +29,18 @@ ENTRIES = """
 void estimates(const double* p, int64_t ps, const double* k, int64_t ks, int64_t rows, double* us)
 {{
     for(int64_t i = 0; i < rows; ++i)
-        us[i] = estimate((const {prefix}_numbers*)(p + i * ps), (const kernel_numbers*)(k + i * ks));
+        us[i] = estimate((const problem_numbers*)(p + i * ps), (const kernel_numbers*)(k + i * ks));
 }}
 void numbers_in_c(const void* args, int64_t kernel, double* numbers)
 {{
-    *({prefix}_numbers*)numbers = {prefix}_numbers_of(args, &kinds[kind_of[kernel]]);
+    *(problem_numbers*)numbers = numbers_of[kind_of[kernel]](args);
 }}
 """
 SEEN = """
 void features_in_c(const double* p, int64_t ps, const double* k, int64_t ks, int64_t rows, double* out)
 {{
     for(int64_t i = 0; i < rows; ++i)
-        see((const {prefix}_numbers*)(p + i * ps), (const kernel_numbers*)(k + i * ks), out + i * FEATURES);
+        see((const problem_numbers*)(p + i * ps), (const kernel_numbers*)(k + i * ks), out + i * FEATURES);
 }}
 void predictions(double* rows, int64_t count, double* out)
 {{

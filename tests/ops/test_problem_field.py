@@ -108,7 +108,7 @@ def test_every_field_of_every_op_is_declared(op: Op) -> None:
 
 
 def test_a_misspelt_field_names_the_nearest() -> None:
-    with pytest.raises(UnknownValueError, match=r"unknown field of a fmha problem 'familly'\. Did you mean 'family'"):
-        tw.fmha.Problem(familly="forward", dtype="fp16", seqlen_q=64, hdim_q=64)  # type: ignore[call-arg]
+    with pytest.raises(UnknownValueError, match=r"unknown field of a fmha problem 'familyy'\. Did you mean 'family'"):
+        tw.fmha.Problem(familyy="forward", dtype="fp16", seqlen_q=64, hdim_q=64)  # type: ignore[call-arg]
     with pytest.raises(UnknownValueError, match=r"unknown field of a problem 'hdim'\. Did you mean 'hdim_"):
         load_problem(tw.fmha.Problem, {"family": "forward", "dtype": "fp16", "seqlen_q": 64, "hdim": 64})

@@ -6,10 +6,10 @@ import functools
 import itertools
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
@@ -20,6 +20,7 @@ from tilewright.ops import find_op
 from tilewright.ops.cost_model.cost import CostModel, ResourceUse
 from tilewright.ops.cost_model.expression import Trace, find_variables, format_constant, write_c_lines
 from tilewright.ops.cost_model.model_inputs import CModelInputs
+from tilewright.ops.cost_model.traced_problem import list_known_values, write_problem_numbers
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
 from tilewright.ops.op import Op
 from tilewright.select.chain import RERANKED
@@ -118,19 +119,18 @@ def _render_source(
     features = cost.features(p, k, estimate, arch) if bundles else {}
     read = find_variables([estimate.us, *features.values()])
     names = [name for name in columns[0] if f"k->{name}" in read]
-    kinds = [dict(cost.in_c.kind(kernel.config)) for kernel in kernels]
-    distinct = list({tuple(kind.values()): kind for kind in kinds}.values())
+    functions, kinds = _trace_problem_numbers(cost.problem_numbers, cost.in_c, kernels)
     asked = _BundleConditions(cost.in_c, bundles)
     rows = [
         _KernelRow(
             kernel.slug,
             [format_constant(column[name]) for name in names],
-            distinct.index(kind),
+            kind,
             asked.compute_mask(kernel),
         )
         for kernel, column, kind in zip(kernels, columns, kinds, strict=True)
     ]
-    _require_small(f"kinds of {op.name} kernels in one pack", len(distinct), _MOST)
+    _require_small(f"kinds of {op.name} kernels in one pack", len(functions), _MOST)
     _require_small(f"bundles for {op.name} on {arch.name}", len(bundles), _MOST_BUNDLES)
     return (
         _load_templates()
@@ -141,16 +141,34 @@ def _render_source(
             prefix=kernels[0].symbol[: -DIGEST_LENGTH - 1],
             first=first,
             reranked=RERANKED,
-            numbers=cost.in_c.header.read_text(encoding="utf-8"),
+            problem_names=list(problem_names),
+            functions=functions,
             kernels=rows,
             names=names,
-            kinds=[{name: format_constant(value) for name, value in kind.items()} for kind in distinct],
             estimate=write_c_lines({"us": estimate.us}),
             features=list(features),
             see=write_c_lines({f"seen[{place}]": value for place, value in enumerate(features.values())}),
             bundles=[_build_c_bundle(bundle, asked.format_condition(bundle)) for bundle in bundles],
         )
     )
+
+
+def _trace_problem_numbers(
+    problem_numbers: Callable[[Any], Mapping[str, Any]], in_c: CModelInputs, kernels: Sequence[Kernel]
+) -> tuple[list[list[str]], list[int]]:
+    """The C functions for the model inputs of a problem, each as its statements, and the number of each kernel's."""
+    functions: list[list[str]] = []
+    numbers: dict[tuple[Any, ...], int] = {}
+    kinds = []
+    for kernel in kernels:
+        key = list_known_values(in_c, kernel.config)
+        if key not in numbers:
+            lines = write_problem_numbers(problem_numbers, in_c, kernel.config)
+            if lines not in functions:
+                functions.append(lines)
+            numbers[key] = functions.index(lines)
+        kinds.append(numbers[key])
+    return functions, kinds
 
 
 def _select_bundles(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bundle]:
@@ -178,7 +196,7 @@ class _BundleConditions:
         """A C condition that is true for arguments that the bundle supports."""
         parts = []
         for name, values in bundle.where.items():
-            if name in self.in_c.members:
+            if self.in_c.has_member(name):
                 each = [f"({self.in_c.format_condition(name, value)})" for value in values]
                 parts.append(each[0] if len(each) == 1 else f"({' || '.join(each) or '0'})")
         return " && ".join(parts) or "1"
@@ -190,7 +208,7 @@ class _BundleConditions:
         )
 
     def _has_matching_fields(self, kernel: Kernel, bundle: Bundle) -> bool:
-        own = {name: values for name, values in bundle.where.items() if name not in self.in_c.members}
+        own = {name: values for name, values in bundle.where.items() if not self.in_c.has_member(name)}
         for name in own:
             if not hasattr(kernel.config, name):
                 raise BundleError(

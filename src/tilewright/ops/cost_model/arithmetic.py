@@ -1,8 +1,9 @@
 """The arithmetic of estimates.
 
 An estimate is one formula with three uses: for one kernel with Python's numbers, for many with NumPy arrays, and
-translated to C for programs without Python. So it may use only the operators + - * / // ** and comparisons, and these
-functions, and nothing that needs a truth value.
+translated to C for programs without Python. The model inputs of a problem are computed by one formula in Python and in
+C. So both may use only the operators + - * / // ** and comparisons, and these functions, and nothing that needs a truth
+value.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ def log2(value: Number) -> Number:
     return _apply("log2", value)
 
 
+def make_floats(numbers: Mapping[str, Number]) -> dict[str, Number]:
+    """Integers and truth values as floats. Arrays and expressions keep their type."""
+    return {name: 1.0 * number for name, number in numbers.items()}
+
+
 _PLAIN: Mapping[str, Callable[..., Number]] = {
     "maximum": lambda a, b: a if a >= b else b,
     "minimum": lambda a, b: a if a <= b else b,
@@ -54,10 +60,12 @@ _PLAIN: Mapping[str, Callable[..., Number]] = {
 
 def _apply(name: str, *arguments: Number) -> Number:
     """Apply the implementation for the arguments' types: for expressions, else for arrays, else for floats."""
-    others = [each for each in arguments if not isinstance(each, (int, float))]
-    if not others:
+    for each in arguments:
+        if not isinstance(each, (int, float)):
+            break
+    else:
         return _PLAIN[name](*arguments)
-    for each in others:
+    for each in arguments:
         # An object that is neither a number nor an array implements the function itself: see `Expression`.
         traced = getattr(each, "apply_operation", None)
         if traced is not None:

@@ -43,7 +43,8 @@ class Estimate:
 class CostModel:
     """How an op's kernel times are estimated. Names are the same for all problems and all kernels of the op.
 
-    `estimate` and `features` use only `arithmetic`, so that they work for one kernel, columns and C.
+    `estimate` and `features` use only `arithmetic`, so that they work for one kernel, columns and C. So does
+    `problem_numbers`, if it is translated to C.
     """
 
     # Model inputs of a problem (problem).
@@ -56,5 +57,5 @@ class CostModel:
     # new `features_version`.
     features: Callable[[Facts, Facts, Estimate, Arch], Mapping[str, Number]]
     features_version: int = 1
-    # `problem_numbers` in C. Without it packs keep the order of their kernels.
+    # How `problem_numbers` is translated to C. Without it packs keep the order of their kernels.
     in_c: CModelInputs | None = None

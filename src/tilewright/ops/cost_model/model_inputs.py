@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.ops.call_struct import CallStruct, Member
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class CModelInputs:
-    """An op's `problem_numbers` in C.
+    """How an op's `problem_numbers` is translated to C.
 
-    A C program has an op's struct of arguments and kernels to choose from. The struct contains sizes; types and other
-    compile-time values are known to the kernels only. `kind` returns these values of a config by name. `header` is
-    plain C for an op xyz with
-
-        typedef struct tw_xyz_kind { double … } tw_xyz_kind;        the values that `kind` returns
-        typedef struct tw_xyz_numbers { double … } tw_xyz_numbers;  the model inputs that `problem_numbers` returns
-        static tw_xyz_numbers tw_xyz_numbers_of(const tw_xyz_args*, const tw_xyz_kind*);
-
-    The members of both structs are in the order of their names in Python. `members` lists the integers of a problem
-    that the arguments contain: field of the problem → member of tw_xyz_args. If that is an array, `length` is the
-    member with the number of its used elements.
+    A C program has an op's struct of arguments and kernels to choose from. A problem's fields are members of the
+    struct; those that it does not have, such as types, are known to the kernel: its config has them. `problem_numbers`
+    is called with expressions for the members (`traced_problem`), so it uses only `arithmetic` with them. `length` is
+    the member with the number of used elements of arrays; the config has it, too. `replaced` are fields with another
+    value than in Python.
     """
 
-    header: Path
-    kind: Callable[[Any], Mapping[str, float]]
-    members: Mapping[str, str]
+    call: CallStruct
     length: str = ""
+    replaced: Mapping[str, Any] = field(default_factory=dict)
 
-    def format_condition(self, field: str, value: int | tuple[int, ...]) -> str | None:
-        """A C condition that is true if a field of the problem has a value; None if the arguments do not contain it."""
-        member = self.members.get(field)
-        if member is None:
-            return None
+    @functools.cached_property
+    def members(self) -> Mapping[str, Member]:
+        """The members of the struct that hold a field of the problem, by the field."""
+        return {member.value: member for member in self.call.members if isinstance(member.value, str)}
+
+    def has_member(self, name: str) -> bool:
+        """Whether the arguments contain a field of the problem as an integer, or as a name's number."""
+        return name in self.members and self.members[name].c_type != "double"
+
+    def format_condition(self, name: str, value: int | str | tuple[int, ...]) -> str:
+        """A C condition that is true if a field of the problem, which has a member, has a value."""
+        member = self.members[name].name
         if isinstance(value, tuple):
             parts = [f"args->{self.length} == {len(value)}"]
             parts += [f"args->{member}[{place}] == {int(each)}" for place, each in enumerate(value)]
             return " && ".join(parts)
-        return f"args->{member} == {int(value)}"
+        number = self.call.list_names(name).index(value) if isinstance(value, str) else int(value)
+        return f"args->{member} == {number}"

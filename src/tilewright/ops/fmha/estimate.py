@@ -8,18 +8,17 @@ scores step along the parts that they add, or take one step.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.cost_model.arithmetic import Number, ceil_div, log2, maximum, minimum, where
+from tilewright.ops.cost_model.arithmetic import Number, ceil_div, log2, make_floats, maximum, minimum, where
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts
 from tilewright.ops.cost_model.estimate_features import compute_estimate_features, compute_hardware_features
 from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.cost_model.tiled import TileCounts, estimate_tiles
-from tilewright.ops.fmha.config import Config
+from tilewright.ops.fmha.call import CALL
 from tilewright.ops.fmha.families import (
     APPENDKV,
     BACKWARD,
@@ -49,10 +48,9 @@ def compute_problem_inputs(problem: Problem) -> dict[str, float]:
         raise InvalidValueError("a backward problem takes several kernels: estimate its stages one by one")
     queries, keys = _compute_mean_lengths(problem)
     by_query, by_key = _compute_visible_ranges(problem, queries, keys)
-    longest = (problem.seqlen_q, problem.seqlen_k)
-    longest_by_query, longest_by_key = (
-        (by_query, by_key) if longest == (queries, keys) else _compute_visible_ranges(problem, *longest)
-    )
+    longest_by_query, longest_by_key = by_query, by_key
+    if problem.mode == "group":
+        longest_by_query, longest_by_key = _compute_visible_ranges(problem, problem.seqlen_q, problem.seqlen_k)
     rows, inner = _get_extents(problem, queries, keys)
     scored = _get_scoring_kind(problem) == _SCORED
     read, written = _count_bytes(problem, queries, by_query.touched if scored else keys)
@@ -64,7 +62,7 @@ def compute_problem_inputs(problem: Problem) -> dict[str, float]:
         "queries": rows,
         "keys": inner,
         "columns": problem.hdim_q if problem.family == CONVERT_DQ else problem.hdim_v,
-        "splits": max(problem.num_splits, 1) if problem.family == SPLITKV else 1,
+        "splits": maximum(problem.num_splits, 1) if problem.family == SPLITKV else 1,
         "uneven": uneven,
         "seen_keys": by_query.mean if scored else inner,
         "seen_queries": by_key.mean if scored else rows,
@@ -78,7 +76,7 @@ def compute_problem_inputs(problem: Problem) -> dict[str, float]:
         "hdim_v": problem.hdim_v,
         "bits": find_dtype(DTYPES[problem.dtype].qkv).bits,
     }
-    return {name: float(value) for name, value in numbers.items()}
+    return make_floats(numbers)
 
 
 def _get_scoring_kind(problem: Problem) -> str:
@@ -94,59 +92,65 @@ def _compute_mean_lengths(problem: Problem) -> tuple[int, int]:
     return queries, keys
 
 
-def _get_extents(problem: Problem, queries: int, keys: int) -> tuple[int, int]:
+def _get_extents(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
     """Return the rows of one head of a sequence, and the extent that each work-group steps along."""
     if problem.family == COMBINE:
         return queries, problem.num_splits
     if problem.family == APPENDKV:
-        return max(problem.seqlen_new, queries if problem.rotary != "none" else 1), 1
+        return maximum(problem.seqlen_new, where(problem.rotary != "none", queries, 1)), 1
     if problem.family in (DOT_DO_O, CONVERT_DQ):
         return queries, problem.dq_parts if problem.family == CONVERT_DQ else 1
     return queries, keys
 
 
-@dataclass(frozen=True, slots=True)
-class _VisibleRange:
+class _VisibleRange(NamedTuple):
     """The visible range of a row (a query or a key): the number of visible columns of the other side."""
 
-    mean: float  # over all rows
-    most: int  # in any row
-    touched: int  # visible in at least one row
-    moving: float  # how many of the two ends of the range move from row to row: the mean over rows
+    mean: Number  # over all rows
+    most: Number  # in any row
+    touched: Number  # visible in at least one row
+    moving: Number  # how many of the two ends of the range move from row to row: the mean over rows
 
 
-def _compute_visible_ranges(problem: Problem, queries: int, keys: int) -> tuple[_VisibleRange, _VisibleRange]:
+def _compute_visible_ranges(problem: Problem, queries: Number, keys: Number) -> tuple[_VisibleRange, _VisibleRange]:
     """Return the visible ranges of queries and of keys: the same band, by rows and by columns."""
-    if problem.mask == "none":
-        return _VisibleRange(keys, keys, keys, 0.0), _VisibleRange(queries, queries, queries, 0.0)
-    shift = keys - queries if problem.mask == "bottom_right" else 0
+    all_keys, all_queries = _VisibleRange(keys, keys, keys, 0.0), _VisibleRange(queries, queries, queries, 0.0)
+    masked = problem.mask != "none"
+    if masked is False:
+        return all_keys, all_queries
+    shift = where(problem.mask == "bottom_right", keys - queries, 0)
     # An end without limit is beyond all rows.
     far = queries + keys
-    left, right = (far if each < 0 else min(each, far) for each in (problem.window_left, problem.window_right))
+    windows = (problem.window_left, problem.window_right)
+    left, right = (where(each < 0, far, minimum(each, far)) for each in windows)
     by_query = _compute_band_range(queries, keys, shift - left, shift + right, problem.sink)
-    return by_query, _compute_band_range(keys, queries, -shift - right, -shift + left, 0)
-
-
-def _compute_band_range(rows: int, columns: int, low: int, high: int, sink: int) -> _VisibleRange:
-    """Return the range where row i sees the existing columns from i + low to i + high, and the first `sink` before."""
-    first = _sum_clamped(rows, low, columns) / rows
-    last = _sum_clamped(rows, high + 1, columns) / rows
-    widest = min(high - low + 1 + sink, columns)
-    touched = _clamp(rows - 1 + high + 1, columns) - _clamp(low, columns)
-    moving = _moving_share(rows, low, columns) + _moving_share(rows, high + 1, columns)
-    return _VisibleRange(
-        mean=min(last - first + min(sink, first), columns),
-        most=max(1, min(widest, _clamp(rows + high, columns))),
-        touched=max(1, min(touched + sink, columns)),
-        moving=moving,
+    by_key = _compute_band_range(keys, queries, -shift - right, -shift + left, 0)
+    # In C, the mask is known at run time.
+    return (
+        _VisibleRange(*(where(masked, *pair) for pair in zip(by_query, all_keys, strict=True))),
+        _VisibleRange(*(where(masked, *pair) for pair in zip(by_key, all_queries, strict=True))),
     )
 
 
-def _clamp(value: int, most: int) -> int:
-    return max(0, min(value, most))
+def _compute_band_range(rows: Number, columns: Number, low: Number, high: Number, sink: Number) -> _VisibleRange:
+    """Return the range where row i sees the existing columns from i + low to i + high, and the first `sink` before."""
+    first = _sum_clamped(rows, low, columns) / rows
+    last = _sum_clamped(rows, high + 1, columns) / rows
+    widest = minimum(high - low + 1 + sink, columns)
+    end = _clamp(rows + high, columns)
+    return _VisibleRange(
+        mean=minimum(last - first + minimum(sink, first), columns),
+        most=maximum(1, minimum(widest, end)),
+        touched=maximum(1, minimum(end - _clamp(low, columns) + sink, columns)),
+        moving=_moving_share(rows, low, columns) + _moving_share(rows, high + 1, columns),
+    )
 
 
-def _sum_clamped(count: int, offset: int, most: int) -> int:
+def _clamp(value: Number, most: Number) -> Number:
+    return maximum(0, minimum(value, most))
+
+
+def _sum_clamped(count: Number, offset: Number, most: Number) -> Number:
     """Return the sum over i below count of i + offset, each clamped to 0 and `most`."""
     start = _clamp(-offset, count)  # the first i whose term is not below 0
     stop = _clamp(most - offset, count)  # the first whose term is `most`
@@ -154,23 +158,23 @@ def _sum_clamped(count: int, offset: int, most: int) -> int:
     return ramp + (count - stop) * most
 
 
-def _moving_share(count: int, offset: int, most: int) -> float:
+def _moving_share(count: Number, offset: Number, most: Number) -> Number:
     """The share of the i below count for which i + offset is strictly between 0 and `most`."""
-    return max(0, _clamp(most - offset, count) - _clamp(1 - offset, count)) / count
+    return maximum(0, _clamp(most - offset, count) - _clamp(1 - offset, count)) / count
 
 
-def _count_bytes(problem: Problem, queries: int, keys: int) -> tuple[float, float]:
+def _count_bytes(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
     """Return the bytes read from and written to memory, each counted once."""
     types = DTYPES[problem.dtype]
     size, size_o = (find_dtype(name).bits / 8 for name in (types.qkv, types.o))
-    rows = float(problem.batch * queries * problem.heads)
+    rows = 1.0 * (problem.batch * queries * problem.heads)
     q, o, per_row = rows * problem.hdim_q, rows * problem.hdim_v, rows * _FP32
     tokens = problem.batch * (problem.seqlen_new if problem.family == APPENDKV else keys)
-    kv = float(tokens * problem.kv_heads * (problem.hdim_q + problem.hdim_v)) * size
+    kv = tokens * problem.kv_heads * (problem.hdim_q + problem.hdim_v) * size
     if problem.family == COMBINE:
         return problem.num_splits * (o * _FP32 + per_row), o * size_o + per_row * problem.lse
     if problem.family == APPENDKV:
-        moved = kv + (q * size if problem.rotary != "none" else 0.0)
+        moved = kv + q * size * (problem.rotary != "none")
         return moved, moved
     if problem.family == DOT_DO_O:
         return 2 * o * size_o, per_row
@@ -188,7 +192,7 @@ def _count_bytes(problem: Problem, queries: int, keys: int) -> tuple[float, floa
     return read, written + noise
 
 
-def _count_score_bytes(problem: Problem, scores: float) -> tuple[float, float]:
+def _count_score_bytes(problem: Problem, scores: Number) -> tuple[Number, Number]:
     """Return the bytes read and written for scores: bias and random numbers."""
     size_bias = find_dtype(DTYPES[problem.dtype].bias).bits / 8
     return scores * size_bias * (problem.bias == "elementwise"), scores * problem.store_randval
@@ -209,22 +213,9 @@ def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapp
     }
 
 
-def list_kind_inputs(config: Config) -> Mapping[str, float]:
-    """Family and types, which the arguments of a call do not contain."""
-    families = (COMBINE, APPENDKV, DOT_DO_O, CONVERT_DQ, SPLITKV, DQ_DK_DV)
-    types = DTYPES[config.dtype]
-    bits = {"bits": types.qkv, "bits_o": types.o, "bits_bias": types.bias}
-    flags = {name: float(config.family == name) for name in families}
-    return {**flags, **{name: float(find_dtype(each).bits) for name, each in bits.items()}}
-
-
-# Fields that hold names (mask, bias, rotary) and those of group mode only (totals) are left out.
-_SAME = (
-    *("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim_q", "hdim_v", "window_left", "window_right", "sink"),
-    *("static_quant", "bias_gradient", "deterministic", "num_splits", "page_size", "seqlen_new", "dq_parts"),
-)
-_MEMBERS = {**{name: name for name in _SAME}, "lse": "wants_lse", "store_randval": "wants_randval"}
-C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, _MEMBERS)
+# In group mode the lengths are in device memory. C does not read them, so it takes all sequences to be as long as the
+# longest. Python knows their sums.
+C_INPUTS = CModelInputs(CALL, replaced={"mode": "batch"})
 
 
 def estimate(p: Facts, k: Facts, arch: Arch) -> Estimate:
@@ -280,5 +271,5 @@ COST = CostModel(
     estimate=estimate,
     features=compute_features,
     features_version=FEATURES_VERSION,
-    in_c=C_NUMBERS,
+    in_c=C_INPUTS,
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
-from tilewright.ops.cost_model.arithmetic import Number
+from tilewright.ops.cost_model.arithmetic import Number, make_floats
 from tilewright.ops.cost_model.block_gemm import ACCESS_BITS, PLAIN_ADDRESSES, compute_block_inputs
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
 from tilewright.ops.cost_model.estimate_features import (
@@ -20,6 +19,7 @@ from tilewright.ops.cost_model.estimate_features import (
     compute_size_features,
 )
 from tilewright.ops.cost_model.model_inputs import CModelInputs
+from tilewright.ops.gemm.call import CALL
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.kind import find_kind
 from tilewright.ops.gemm.problem import Problem
@@ -34,30 +34,22 @@ def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapp
     return {**own, **compute_hardware_features(arch), **compute_estimate_features(estimate)}
 
 
-def list_kind_inputs(config: Config) -> Mapping[str, float]:
-    """Types and the number of D tensors, which the arguments of a call do not contain."""
-    bits = {f"bits_{name}": float(find_dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}
-    return {**bits, "num_d": float(config.num_d)}
-
-
-_SAME = ("m", "n", "k", "batch", "k_batch", "stride_a", "stride_b", "stride_c")
-C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, {name: name for name in _SAME})
-
-
 def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     """Sizes, and the minimum of bytes that every kernel must move."""
+    m, n, k, batch = problem.m, problem.n, problem.k, problem.batch
     bits_a, bits_b, bits_c = (find_dtype(name).bits for name in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
-    read = problem.m * problem.k * bits_a + problem.k * problem.n * bits_b
-    read += problem.m * problem.n * bits_c * problem.num_d
-    return {
-        "m": float(problem.m),
-        "n": float(problem.n),
-        "k": float(problem.k),
-        "batch": float(problem.batch),
-        "split": float(problem.k_batch),
-        "read_bytes": problem.batch * read / 8,
-        "written_bytes": problem.batch * problem.m * problem.n * bits_c / 8,
-    }
+    read = m * k * bits_a + k * n * bits_b + m * n * bits_c * problem.num_d
+    return make_floats(
+        {
+            "m": m,
+            "n": n,
+            "k": k,
+            "batch": batch,
+            "split": problem.k_batch,
+            "read_bytes": batch * read / 8,
+            "written_bytes": batch * m * n * bits_c / 8,
+        }
+    )
 
 
 def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
@@ -100,5 +92,5 @@ COST = CostModel(
     estimate=estimate,
     features=compute_features,
     features_version=FEATURES_VERSION,
-    in_c=C_NUMBERS,
+    in_c=CModelInputs(CALL),
 )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
-from tilewright.ops.cost_model.arithmetic import Number, log2
+from tilewright.ops.cost_model.arithmetic import Number, log2, make_floats
 from tilewright.ops.cost_model.block_gemm import PLAIN_ADDRESSES, compute_block_inputs
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
 from tilewright.ops.cost_model.estimate_features import (
@@ -21,7 +20,8 @@ from tilewright.ops.cost_model.estimate_features import (
     compute_size_features,
 )
 from tilewright.ops.cost_model.model_inputs import CModelInputs
-from tilewright.ops.grouped_conv.config import BACKWARD_DATA, BACKWARD_WEIGHT, Config
+from tilewright.ops.grouped_conv.call import CALL
+from tilewright.ops.grouped_conv.config import Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, compute_gemm_sizes
 from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.kinds import KINDS
@@ -55,38 +55,28 @@ def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapp
     }
 
 
-def list_kind_inputs(config: Config) -> Mapping[str, float]:
-    """Direction and types, which the arguments of a call do not contain."""
-    flags = {name: float(find_kind(config).name == name) for name in (BACKWARD_DATA, BACKWARD_WEIGHT)}
-    return {**flags, **{f"bits_{name}": float(find_dtype(getattr(config, f"dtype_{name}")).bits) for name in "abc"}}
-
-
-_EXTENTS = ("input_size", "filter_size", "stride", "dilation", "left_pad", "right_pad")
-_SAME = ("ndim", "n", "g", "k_batch", *_EXTENTS)
-_MEMBERS = {**{name: name for name in _SAME}, "c": "channels_in", "k": "channels_out"}
-C_NUMBERS = CModelInputs(Path(__file__).with_name("numbers.h"), list_kind_inputs, _MEMBERS, length="ndim")
-
-
 def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     """Sizes of the GEMM of one group, and the minimum of bytes that every kernel must move."""
     sizes, parts = find_kind(problem).split_gemm(problem, compute_gemm_sizes(problem))
     counts = problem.count_elements(problem.n)
     types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
     a, b, c = (count * find_dtype(name).bits / 8 for count, name in zip(counts, types, strict=True))
-    return {
-        "m": float(sizes.m),
-        "n": float(sizes.n),
-        "k": float(sizes.k),
-        "batch": float(problem.g * parts),
-        "split": float(problem.k_batch),
-        "read_bytes": a + b,
-        "written_bytes": c,
-        "written": float(counts[2]),
-        "channels": float(problem.group_channels[0]),
-        "taps": float(math.prod(problem.filter_size)),
-        "image": float(math.prod(problem.output_size)),
-        "stride": float(math.prod(problem.stride)),
-    }
+    return make_floats(
+        {
+            "m": sizes.m,
+            "n": sizes.n,
+            "k": sizes.k,
+            "batch": problem.g * parts,
+            "split": problem.k_batch,
+            "read_bytes": a + b,
+            "written_bytes": c,
+            "written": counts[2],
+            "channels": problem.group_channels[0],
+            "taps": math.prod(problem.filter_size),
+            "image": math.prod(problem.output_size),
+            "stride": math.prod(problem.stride),
+        }
+    )
 
 
 def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
@@ -132,5 +122,5 @@ COST = CostModel(
     estimate=estimate,
     features=compute_features,
     features_version=FEATURES_VERSION,
-    in_c=C_NUMBERS,
+    in_c=CModelInputs(CALL, length="ndim"),
 )

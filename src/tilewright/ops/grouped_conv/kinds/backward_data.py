@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.cost_model.arithmetic import ceil_div, minimum
 from tilewright.ops.cost_model.block_gemm import AddressCost
 from tilewright.ops.execution import import_on_call
 from tilewright.ops.grouped_conv.implicit_gemm import lds_bytes, matrix_instructions
@@ -118,9 +119,9 @@ def check_gemm_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
 def split_gemm(problem: Problem, sizes: GemmSizes) -> tuple[GemmSizes, int]:
     """A GEMM for each remainder that the filter has taps for, each with its share of positions and taps."""
     strides = list(zip(problem.stride, problem.filter_size, problem.input_size, strict=True))
-    parts = math.prod(min(stride, taps) for stride, taps, _ in strides)
-    positions = math.prod(-(-size // stride) for stride, _, size in strides)
-    taps = math.prod(-(-taps // stride) for stride, taps, _ in strides)
+    parts = math.prod(minimum(stride, taps) for stride, taps, _ in strides)
+    positions = math.prod(ceil_div(size, stride) for stride, _, size in strides)
+    taps = math.prod(ceil_div(taps, stride) for stride, taps, _ in strides)
     return GemmSizes(problem.n * positions, sizes.n, taps * problem.group_channels[1]), parts
 
 
