@@ -171,7 +171,7 @@ def describe_rules(op: Any, kernels: list[Json]) -> dict[str, Json]:
 
 
 def record(inputs: Mapping[str, Any], scale: float) -> Iterator[tuple[str, Json]]:
-    """The name and the result of each input; of every n-th one only if the scale is 1/n, but of about 100 at least."""
+    """The name and the result of each input; of every n-th one only if the scale is 1/n, but of about 50 at least."""
     for name, sections in inputs["ops"].items():
         op = find_op(name)
         for code, texts in describe_rules(op, sections["kernels"]).items():
@@ -179,7 +179,7 @@ def record(inputs: Mapping[str, Any], scale: float) -> Iterator[tuple[str, Json]
         for section, compute in SECTIONS.items():
             start = time.perf_counter()
             failed, number = 0, 0
-            step = min(round(1 / scale), max(1, len(sections[section]) // 100))
+            step = min(round(1 / scale), max(1, len(sections[section]) // 50))
             for place in range(0, len(sections[section]), step):
                 gpu, *arguments = sections[section][place]
                 result = _guard(lambda: compute(op, gpu, *arguments))  # noqa: B023  (called at once)
