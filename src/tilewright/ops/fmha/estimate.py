@@ -1,7 +1,7 @@
 """Estimated time of an attention kernel: model inputs, features and the cost model.
 
-The model inputs of a problem do not depend on the kernel, and have the same names for all families. Work-groups are
-distributed along `queries` and step along `keys`, or the other way round for kernels with `by_keys`. Families without
+The model inputs of a problem do not depend on the kernel, and have the same names for all kinds. Work-groups are
+distributed along `queries` and step along `keys`, or the other way round for kernels with `by_keys`. Kinds without
 scores step along the parts that they add, or take one step.
 """
 
@@ -19,22 +19,11 @@ from tilewright.ops.cost_model.estimate_features import compute_estimate_feature
 from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.cost_model.tiled import TileCounts, estimate_tiles
 from tilewright.ops.fmha.call import CALL
-from tilewright.ops.fmha.families import (
-    APPENDKV,
-    BACKWARD,
-    COMBINE,
-    CONVERT_DQ,
-    DOT_DO_O,
-    DQ_DK_DV,
-    DTYPES,
-    SPLITKV,
-)
+from tilewright.ops.fmha.element_types import DTYPES
+from tilewright.ops.fmha.kind import AttentionKind, find_computation
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.step_cost import compute_kernel_inputs
-
-_FP32 = 4  # bytes of a sum, of LSE and of d
-_SCORED = "scored"
-
+from tilewright.ops.fmha.traffic import TensorSizes
 
 FEATURES_VERSION = 1
 _SIZES = ("sequences", "heads", "group", "queries", "keys", "splits", "hdim_q", "hdim_v")
@@ -44,16 +33,17 @@ _FLAGS = ("registers", "resident", "mma_m", "by_keys", "merged", "ahead", "in_tu
 
 def compute_problem_inputs(problem: Problem) -> dict[str, float]:
     """Return the model inputs of a problem for one kernel; lengths are means if sequences differ."""
-    if problem.family == BACKWARD:
-        raise InvalidValueError("a backward problem takes several kernels: estimate its stages one by one")
+    kind = find_computation(problem)
+    if not isinstance(kind, AttentionKind):
+        raise InvalidValueError(f"a {kind.name} problem takes several kernels: estimate its stages one by one")
     queries, keys = _compute_mean_lengths(problem)
     by_query, by_key = _compute_visible_ranges(problem, queries, keys)
     longest_by_query, longest_by_key = by_query, by_key
     if problem.mode == "group":
         longest_by_query, longest_by_key = _compute_visible_ranges(problem, problem.seqlen_q, problem.seqlen_k)
-    rows, inner = _get_extents(problem, queries, keys)
-    scored = _get_scoring_kind(problem) == _SCORED
-    read, written = _count_bytes(problem, queries, by_query.touched if scored else keys)
+    rows, inner = kind.get_extents(problem, queries, keys)
+    scored = kind.has_scores
+    read, written = kind.count_bytes(TensorSizes(problem, queries, by_query.touched if scored else keys))
     uneven = problem.mode == "group" and problem.total_q < problem.batch * problem.seqlen_q
     numbers = {
         "sequences": problem.batch,
@@ -61,8 +51,8 @@ def compute_problem_inputs(problem: Problem) -> dict[str, float]:
         "group": problem.heads // problem.kv_heads,
         "queries": rows,
         "keys": inner,
-        "columns": problem.hdim_q if problem.family == CONVERT_DQ else problem.hdim_v,
-        "splits": maximum(problem.num_splits, 1) if problem.family == SPLITKV else 1,
+        "columns": getattr(problem, kind.columns),
+        "splits": maximum(problem.num_splits, 1) if kind.splits_keys else 1,
         "uneven": uneven,
         "seen_keys": by_query.mean if scored else inner,
         "seen_queries": by_key.mean if scored else rows,
@@ -79,27 +69,11 @@ def compute_problem_inputs(problem: Problem) -> dict[str, float]:
     return make_floats(numbers)
 
 
-def _get_scoring_kind(problem: Problem) -> str:
-    """Return the family if it has no scores."""
-    return problem.family if problem.family in (COMBINE, APPENDKV, DOT_DO_O, CONVERT_DQ) else _SCORED
-
-
 def _compute_mean_lengths(problem: Problem) -> tuple[int, int]:
     """Return the queries and keys of a sequence; means if sequences differ."""
     if problem.mode == "batch":
         return problem.seqlen_q, problem.seqlen_k
     queries, keys = (max(1, round(total / problem.batch)) for total in (problem.total_q, problem.total_k))
-    return queries, keys
-
-
-def _get_extents(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
-    """Return the rows of one head of a sequence, and the extent that each work-group steps along."""
-    if problem.family == COMBINE:
-        return queries, problem.num_splits
-    if problem.family == APPENDKV:
-        return maximum(problem.seqlen_new, where(problem.rotary != "none", queries, 1)), 1
-    if problem.family in (DOT_DO_O, CONVERT_DQ):
-        return queries, problem.dq_parts if problem.family == CONVERT_DQ else 1
     return queries, keys
 
 
@@ -161,41 +135,6 @@ def _sum_clamped(count: Number, offset: Number, most: Number) -> Number:
 def _moving_share(count: Number, offset: Number, most: Number) -> Number:
     """The share of the i below count for which i + offset is strictly between 0 and `most`."""
     return maximum(0, _clamp(most - offset, count) - _clamp(1 - offset, count)) / count
-
-
-def _count_bytes(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
-    """Return the bytes read from and written to memory, each counted once."""
-    types = DTYPES[problem.dtype]
-    size, size_o = (find_dtype(name).bits / 8 for name in (types.qkv, types.o))
-    rows = 1.0 * (problem.batch * queries * problem.heads)
-    q, o, per_row = rows * problem.hdim_q, rows * problem.hdim_v, rows * _FP32
-    tokens = problem.batch * (problem.seqlen_new if problem.family == APPENDKV else keys)
-    kv = tokens * problem.kv_heads * (problem.hdim_q + problem.hdim_v) * size
-    if problem.family == COMBINE:
-        return problem.num_splits * (o * _FP32 + per_row), o * size_o + per_row * problem.lse
-    if problem.family == APPENDKV:
-        moved = kv + q * size * (problem.rotary != "none")
-        return moved, moved
-    if problem.family == DOT_DO_O:
-        return 2 * o * size_o, per_row
-    if problem.family == CONVERT_DQ:
-        return problem.dq_parts * q * _FP32, q * size
-    bias, noise = _count_score_bytes(problem, rows * keys)
-    read = q * size + kv + bias
-    if problem.family == DQ_DK_DV:
-        read += o * size_o + 2 * per_row
-        written = problem.dq_parts * q * _FP32 + kv + bias * problem.bias_gradient
-    elif problem.family == SPLITKV:
-        written = problem.num_splits * (o * _FP32 + per_row)
-    else:
-        written = o * size_o + per_row * problem.lse
-    return read, written + noise
-
-
-def _count_score_bytes(problem: Problem, scores: Number) -> tuple[Number, Number]:
-    """Return the bytes read and written for scores: bias and random numbers."""
-    size_bias = find_dtype(DTYPES[problem.dtype].bias).bits / 8
-    return scores * size_bias * (problem.bias == "elementwise"), scores * problem.store_randval
 
 
 def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:

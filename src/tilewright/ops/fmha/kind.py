@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.cost_model.arithmetic import Number
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.kind import Kind, index_kinds
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tilewright.ops.fmha.config import Config
     from tilewright.ops.fmha.problem import Problem
     from tilewright.ops.fmha.step_cost import StepCost
+    from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 # A wave's matrix operations for one key tile, all of which are unrolled. Kernels with more compile slowly.
 SMALL_TILE = 64
@@ -38,6 +40,10 @@ def _list_none(config: Config) -> Iterator[dict[str, Any]]:  # noqa: ARG001
 
 def _fill_nothing(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     return {}
+
+
+def _get_queries_and_keys(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:  # noqa: ARG001
+    return queries, keys
 
 
 def _get_m0(tile: Mapping[str, int]) -> int:
@@ -108,7 +114,14 @@ class AttentionKind(Kind, Computation):
     profiles: tuple[str, ...]
     tile_rows: Callable[[Mapping[str, int]], int] = _get_m0  # queries in one tile
     pads_group_queries: bool = True  # its group mode needs pad_q, if it has this field
+    # The cost model: the cost of a step; the rows of one head of a sequence and the extent that work-groups step along
+    # (problem, queries, keys), if these are not the queries and keys; the elements of a row; and bytes moved.
     step: Callable[[Config, Arch], StepCost]
+    has_scores: bool = False
+    splits_keys: bool = False
+    get_extents: Callable[[Problem, Number, Number], tuple[Number, Number]] = _get_queries_and_keys
+    columns: str = "hdim_v"
+    count_bytes: Callable[[TensorSizes], Traffic]
     # Trials: values that only this kind has, and values that depend on others.
     list_trial_values: Callable[[Config], Iterator[dict[str, Any]]] = _list_none
     fill_trial: Callable[[Config, Mapping[str, Any]], dict[str, Any]] = _fill_nothing

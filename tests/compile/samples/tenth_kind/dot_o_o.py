@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kinds import parts
 from tilewright.ops.fmha.step_cost import StepCost
+from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
+    from tilewright.ops.cost_model.arithmetic import Number
     from tilewright.ops.fmha.config import Config
     from tilewright.ops.fmha.problem import Problem
 
@@ -30,6 +32,14 @@ def _estimate_step(config: Config, arch: Arch) -> StepCost:
         setup_instructions=60.0,
         registers=40.0,
     )
+
+
+def _get_extents(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
+    return queries, 1
+
+
+def _count_bytes(sizes: TensorSizes) -> Traffic:
+    return sizes.o * sizes.types.o_bytes, sizes.per_row
 
 
 def _compute_reference(problem: Problem, given: Mapping[str, Any], arch: Arch) -> dict[str, Any]:
@@ -60,6 +70,8 @@ DOT_O_O = parts.make_kind(
     profiles=(),
     tile_rows=_get_tile_rows,
     step=_estimate_step,
+    get_extents=_get_extents,
+    count_bytes=_count_bytes,
     reference=_compute_reference,
     tolerance=_bound_squares,
 )

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tilewright.ops.cost_model.arithmetic import maximum, where
 from tilewright.ops.execution import import_on_call
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kinds import parts
 from tilewright.ops.fmha.step_cost import StepCost
+from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
+    from tilewright.ops.cost_model.arithmetic import Number
     from tilewright.ops.fmha.config import Config
+    from tilewright.ops.fmha.problem import Problem
 
 _THREADS = 256  # fmha/pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaFwdAppendKVPipelineProblem
 
@@ -32,6 +36,17 @@ def _estimate_step(config: Config, arch: Arch) -> StepCost:
         setup_instructions=50.0,
         registers=20.0 + elements,
     )
+
+
+def _get_extents(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
+    return maximum(problem.seqlen_new, where(problem.rotary != "none", queries, 1)), 1
+
+
+def _count_bytes(sizes: TensorSizes) -> Traffic:
+    """New keys and values are read and written and, if they are rotated, queries, too."""
+    rotated = sizes.problem.rotary != "none"
+    moved = sizes.count_kv(sizes.problem.seqlen_new) + sizes.q * sizes.types.qkv_bytes * rotated
+    return moved, moved
 
 
 def _list_trial_values(config: Config) -> Iterator[dict[str, Any]]:
@@ -62,6 +77,8 @@ APPENDKV = parts.make_kind(
     launchers=parts.list_launchers("cache", "appendkv"),
     profiles=("flash",),
     step=_estimate_step,
+    get_extents=_get_extents,
+    count_bytes=_count_bytes,
     list_trial_values=_list_trial_values,
     fill_trial=_fill_trial,
     wide_inputs=("q", "k", "v", "k_new", "v_new"),

@@ -10,10 +10,13 @@ from tilewright.ops.fmha.kind import get_tile
 from tilewright.ops.fmha.kinds import parts
 from tilewright.ops.fmha.resources.forward import SUMS_IN_VECTOR, count_packed_elements
 from tilewright.ops.fmha.step_cost import StepCost
+from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
+    from tilewright.ops.cost_model.arithmetic import Number
     from tilewright.ops.fmha.config import Config
+    from tilewright.ops.fmha.problem import Problem
 
 _WAVES = 4  # fmha/pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaSplitKVCombinePipelineProblem
 
@@ -61,6 +64,14 @@ def _estimate_step(config: Config, _: Arch) -> StepCost:
     )
 
 
+def _get_extents(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
+    return queries, problem.num_splits
+
+
+def _count_bytes(sizes: TensorSizes) -> Traffic:
+    return sizes.parts, sizes.results
+
+
 def _fill_trial(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
     return {"num_splits": 2 if config.log_max_splits else 1}
 
@@ -81,6 +92,8 @@ COMBINE = parts.make_kind(
     tile_rows=_get_tile_rows,
     lds_bytes=_compute_lds,
     step=_estimate_step,
+    get_extents=_get_extents,
+    count_bytes=_count_bytes,
     list_trial_values=parts.list_split_counts,
     fill_trial=_fill_trial,
     finish_inputs=parts.from_inputs("clear_some_parts"),

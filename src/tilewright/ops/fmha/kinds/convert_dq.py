@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 from tilewright.ops.fmha.element_types import FP32_BYTES
 from tilewright.ops.fmha.kinds import parts
 from tilewright.ops.fmha.step_cost import StepCost
+from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
+    from tilewright.ops.cost_model.arithmetic import Number
     from tilewright.ops.fmha.config import Config
+    from tilewright.ops.fmha.problem import Problem
 
 
 def _estimate_step(config: Config, arch: Arch) -> StepCost:
@@ -28,6 +31,14 @@ def _estimate_step(config: Config, arch: Arch) -> StepCost:
         setup_instructions=60.0 + 2 * elements,
         registers=25.0 + elements,
     )
+
+
+def _get_extents(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
+    return queries, problem.dq_parts
+
+
+def _count_bytes(sizes: TensorSizes) -> Traffic:
+    return sizes.problem.dq_parts * sizes.q * FP32_BYTES, sizes.q * sizes.types.qkv_bytes
 
 
 def _list_trial_values(config: Config) -> Iterator[dict[str, Any]]:
@@ -51,6 +62,9 @@ CONVERT_DQ = parts.make_kind(
     launchers=parts.list_launchers("gradients", "convert_dq"),
     profiles=("flash", "pytorch", "aiter"),
     step=_estimate_step,
+    get_extents=_get_extents,
+    columns="hdim_q",
+    count_bytes=_count_bytes,
     list_trial_values=_list_trial_values,
     fill_trial=parts.fill_dq_parts,
     reference=parts.from_reference_backward("convert_dq"),

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kinds import parts
 from tilewright.ops.fmha.step_cost import StepCost
+from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
+    from tilewright.ops.cost_model.arithmetic import Number
     from tilewright.ops.fmha.config import Config
+    from tilewright.ops.fmha.problem import Problem
 
 
 def _estimate_step(config: Config, arch: Arch) -> StepCost:
@@ -28,6 +31,14 @@ def _estimate_step(config: Config, arch: Arch) -> StepCost:
         setup_instructions=60.0,
         registers=60.0,
     )
+
+
+def _get_extents(problem: Problem, queries: Number, keys: Number) -> tuple[Number, Number]:
+    return queries, 1
+
+
+def _count_bytes(sizes: TensorSizes) -> Traffic:
+    return 2 * sizes.o * sizes.types.o_bytes, sizes.per_row
 
 
 def _get_tile_rows(tile: Mapping[str, int]) -> int:
@@ -50,6 +61,8 @@ DOT_DO_O = parts.make_kind(
     profiles=("flash", "pytorch", "aiter"),
     tile_rows=_get_tile_rows,
     step=_estimate_step,
+    get_extents=_get_extents,
+    count_bytes=_count_bytes,
     reference=parts.from_reference_backward("compute_dot_do_o"),
     tolerance=parts.from_tolerance("bound_d"),
 )

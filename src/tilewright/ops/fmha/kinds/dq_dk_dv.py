@@ -10,6 +10,7 @@ from tilewright.ops.fmha.element_types import DTYPES, FP32_BYTES
 from tilewright.ops.fmha.kind import Gemm, get_tile, is_small, matrix_instructions, split_triples
 from tilewright.ops.fmha.kinds import parts
 from tilewright.ops.fmha.step_cost import AHEAD, SLOW, StepCost, count_matrix_clocks
+from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -88,6 +89,14 @@ def _estimate_step(config: Config, arch: Arch) -> StepCost:
     )
 
 
+def _count_bytes(sizes: TensorSizes) -> Traffic:
+    problem = sizes.problem
+    read = sizes.operands + (sizes.o * sizes.types.o_bytes + 2 * sizes.per_row)
+    sums = problem.dq_parts * sizes.q * FP32_BYTES
+    written = sums + sizes.count_kv(sizes.keys) + sizes.bias * problem.bias_gradient
+    return read, written + sizes.random_numbers
+
+
 DQ_DK_DV = parts.make_kind(
     name="dq_dk_dv",
     doc="backward, second stage: gradients of queries, keys and values",
@@ -117,6 +126,8 @@ DQ_DK_DV = parts.make_kind(
     matrix_instructions=matrix_instructions,
     is_small=is_small,
     step=_estimate_step,
+    has_scores=True,
+    count_bytes=_count_bytes,
     fill_trial=parts.fill_dq_parts,
     wide_inputs=(),
     integer_inputs=True,

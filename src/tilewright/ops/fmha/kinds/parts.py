@@ -10,6 +10,7 @@ from tilewright.ops.execution import import_on_call
 from tilewright.ops.fmha.kind import AttentionKind, Gemm, is_small, matrix_instructions
 from tilewright.ops.fmha.source import make_context
 from tilewright.ops.fmha.step_cost import estimate_attention_step
+from tilewright.ops.fmha.traffic import count_attention_bytes
 
 if TYPE_CHECKING:
     from tilewright.ops.fmha.config import Config
@@ -90,6 +91,8 @@ make_attention_kind = functools.partial(
     matrix_instructions=matrix_instructions,
     is_small=is_small,
     step=estimate_attention_step,
+    has_scores=True,
+    count_bytes=count_attention_bytes,
     finish_inputs=from_inputs("add_dominant_keys"),
     reference=from_reference("compute_forward"),
     tolerance=from_tolerance("bound_attention"),

@@ -18,6 +18,7 @@ from tilewright.ops.fmha.resources.forward import (
     v_pixels,
 )
 from tilewright.ops.fmha.step_cost import estimate_attention_step
+from tilewright.ops.fmha.traffic import TensorSizes, Traffic
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -50,6 +51,10 @@ def _compute_nwarp_sshuffle_lds(config: Config, arch: Arch) -> int:
     return max(queries, keys) + max(count_v_buffer_elements(facts, 1) * facts.size, scores)
 
 
+def _count_bytes(sizes: TensorSizes) -> Traffic:
+    return sizes.operands, sizes.parts + sizes.random_numbers
+
+
 def _list_trial_values(config: Config) -> Iterator[dict[str, Any]]:
     yield from parts.list_split_counts(config)
     yield from parts.list_page_sizes(config)
@@ -76,6 +81,8 @@ SPLITKV = parts.make_attention_kind(
     profiles=("flash", "aiter"),
     lds_bytes=_compute_lds,
     step=functools.partial(estimate_attention_step, more=_INSTRUCTIONS),
+    splits_keys=True,
+    count_bytes=_count_bytes,
     list_trial_values=_list_trial_values,
     fill_trial=_fill_trial,
     reference=parts.from_reference("compute_splitkv"),
