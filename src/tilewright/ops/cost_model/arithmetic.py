@@ -9,29 +9,41 @@ value.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 # A float, a NumPy array of floats, or an expression that is translated to C.
 Number = Any
 
 
+# Plain numbers are the most frequent arguments, so each function handles them first.
+_PLAIN = (int, float)
+
+
 def maximum(first: Number, *others: Number) -> Number:
     """The largest, element by element."""
     for other in others:
-        first = _apply("maximum", first, other)
+        if isinstance(first, _PLAIN) and isinstance(other, _PLAIN):
+            first = first if first >= other else other
+        else:
+            first = _apply("maximum", first, other)
     return first
 
 
 def minimum(first: Number, *others: Number) -> Number:
     """The smallest, element by element."""
     for other in others:
-        first = _apply("minimum", first, other)
+        if isinstance(first, _PLAIN) and isinstance(other, _PLAIN):
+            first = first if first <= other else other
+        else:
+            first = _apply("minimum", first, other)
     return first
 
 
 def where(condition: Number, yes: Number, no: Number) -> Number:
     """`yes` where the condition holds, else `no`. Both are computed: neither may divide by zero."""
+    if isinstance(condition, _PLAIN) and isinstance(yes, _PLAIN) and isinstance(no, _PLAIN):
+        return yes if condition else no
     return _apply("where", condition, yes, no)
 
 
@@ -42,7 +54,7 @@ def ceil_div(value: Number, divisor: Number) -> Number:
 
 def log2(value: Number) -> Number:
     """The logarithm of base 2 of a positive number."""
-    return _apply("log2", value)
+    return math.log2(value) if isinstance(value, _PLAIN) else _apply("log2", value)
 
 
 def make_floats(numbers: Mapping[str, Number]) -> dict[str, Number]:
@@ -50,21 +62,8 @@ def make_floats(numbers: Mapping[str, Number]) -> dict[str, Number]:
     return {name: 1.0 * number for name, number in numbers.items()}
 
 
-_PLAIN: Mapping[str, Callable[..., Number]] = {
-    "maximum": lambda a, b: a if a >= b else b,
-    "minimum": lambda a, b: a if a <= b else b,
-    "where": lambda condition, yes, no: yes if condition else no,
-    "log2": math.log2,
-}
-
-
 def _apply(name: str, *arguments: Number) -> Number:
-    """Apply the implementation for the arguments' types: for expressions, else for arrays, else for floats."""
-    for each in arguments:
-        if not isinstance(each, (int, float)):
-            break
-    else:
-        return _PLAIN[name](*arguments)
+    """Apply the implementation for the arguments' types: for expressions, else for arrays."""
     for each in arguments:
         # An object that is neither a number nor an array implements the function itself: see `Expression`.
         traced = getattr(each, "apply_operation", None)
