@@ -27,9 +27,9 @@ GPU = "gfx942"
 )
 @add_json_option
 def command(name: str, folder: Path | None, as_json: bool) -> None:
-    """Write a folder with a new op NAME, which you can build, run and verify at once.
+    """Write the folder of a new op.
 
-    It is a Python package with the op, a kernel that computes y = factor · x, and tests. Install it,
+    You can build, run and verify it at once. It is a Python package with the op, a kernel that computes y = factor · x, and tests. Install it,
     and every command knows the op. Then change the problem, the kernel and the reference to yours.
 
     NAME is a Python identifier in lower case. docs/add-an-op.md explains the files.

@@ -85,7 +85,7 @@ def check_step_count(config: Config, tile: Tile, arch: Arch) -> Rejection | None
 
 
 @examples(good={"block": (128, 128, 32, 256, 32, 256)}, bad={"block": (128, 64, 16, 256, 32, 256)})
-@_FORWARD.tile_rule("P415", "schedule-not-whole", "compiler", ("waves", "mma"), when={"pipeline": "qr"})
+@_FORWARD.tile_rule("P415", "schedule-not-whole", "compiler", ("dtype", "waves", "mma"), when={"pipeline": "qr"})
 def check_schedule(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     """With hdim_q 256, the matrix instructions of a qr wave in one step must be a multiple of 8.
 
