@@ -29,8 +29,9 @@ GPU = "gfx942"
 def command(name: str, folder: Path | None, as_json: bool) -> None:
     """Write the folder of a new op.
 
-    You can build, run and verify it at once. It is a Python package with the op, a kernel that computes y = factor · x, and tests. Install it,
-    and every command knows the op. Then change the problem, the kernel and the reference to yours.
+    You can build, run and verify it at once. It is a Python package with the op, a kernel that computes y = factor · x,
+    and tests. Install it, and every command knows the op. Then change the problem, the kernel and the reference to
+    yours.
 
     NAME is a Python identifier in lower case. docs/add-an-op.md explains the files.
     """
