@@ -106,6 +106,7 @@ OUTPUTS = {
     "data export": [],
     "data merge": [],
     "data import": [],
+    "new-op": [],
 }
 
 

@@ -22,7 +22,7 @@ _TILES = ("family", "block", "waves", "mma")
 
 
 @dataclass(frozen=True, slots=True)
-class Gemm:
+class GemmView:
     """One GEMM of a kernel, as the rules of ops/block_gemm see it."""
 
     block: Shape
@@ -33,13 +33,15 @@ class Gemm:
     dtype_acc: str = "fp32"
 
 
-def list_gemms(config: Config) -> list[Gemm]:
+def list_gemms(config: Config) -> list[GemmView]:
     """Return each GEMM of a config in the form of ops/block_gemm; none if a list does not have the kind's length."""
     tile, kind = get_tile(config), find_kind(config)
     if not tile or not len(config.waves) == len(config.mma) == 3 * kind.gemm_count:
         return []
     types, waves, mma = list_gemm_types(config), split_triples(config.waves), split_triples(config.mma)
-    return [Gemm(each.get_tile(tile), waves[each.index], mma[each.index], *types[each.index]) for each in kind.gemms]
+    return [
+        GemmView(each.get_tile(tile), waves[each.index], mma[each.index], *types[each.index]) for each in kind.gemms
+    ]
 
 
 def _name_gemm(fault: Rejection, number: int) -> Rejection:
