@@ -225,7 +225,7 @@ def test_lds_is_what_the_compiler_reserves(name: str) -> None:
     made = KERNELS[name]
     (artifact,) = built([made])
     reserved = max(each["lds_bytes"] for each in artifact.facts["resources"])
-    assert reserved == fmha.OP.lds_bytes(made.config, archs.load(made.arch))
+    assert reserved == fmha.OP.kind(made.config).lds_bytes(made.config, archs.load(made.arch))
 
 
 REFUSED = {

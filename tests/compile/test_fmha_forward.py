@@ -220,7 +220,7 @@ def test_a_kernel_has_the_lds_that_was_predicted(name: str) -> None:
     """But on RDNA, where the compiler puts arrays of a thread into LDS as well."""
     made = kernel(name)
     (device_kernel,) = artifact(name).facts["resources"]
-    assert device_kernel["lds_bytes"] == FMHA.lds_bytes(made.config, archs.load(made.arch))
+    assert device_kernel["lds_bytes"] == FMHA.kind(made.config).lds_bytes(made.config, archs.load(made.arch))
 
 
 def test_there_are_enough_pairs() -> None:
