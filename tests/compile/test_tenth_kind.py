@@ -32,7 +32,7 @@ def test_a_tenth_kind_is_one_file_one_launcher_and_one_golden(tmp_path: Path) ->
     assert found["kinds"][-1] == "dot_o_o" and len(found["kinds"]) == 10
     assert found["source"] == (SAMPLE / "golden.hpp").read_text()
     assert "tilewright_fmha_dot_o_o.hpp" in found["files"]
-    # The rules of all kinds apply: the length of the block, and a field that the kind does not have.
-    assert found["violations"] == ["T207", "T215"]
+    # Its own rule applies, and those of all kinds: the length of the block, and a field that the kind does not have.
+    assert found["violations"] == ["P499", "T207", "T215"]
     assert found["members"] == ["dot_do_o", "dot_do_o", "dot_o_o", "dot_o_o"]
     assert len(found["verdicts"]) >= 16 and set(found["verdicts"]) == {"ok"}

@@ -7,6 +7,8 @@ of all kinds of an op; a config may set only those optional fields that its kind
 
 from __future__ import annotations
 
+import functools
+import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -99,3 +101,9 @@ def index_kinds(kinds: Iterable[N]) -> Mapping[str, N]:
             raise ValueError(f"two kinds are called {kind.name}")
         found[kind.name] = kind
     return found
+
+
+@functools.cache
+def index_package(package: str) -> Mapping[str, Any]:
+    """The `KINDS` of a package by name. It is imported on the first call, since kinds use the functions of their op."""
+    return index_kinds(importlib.import_module(package).KINDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.occupancy import compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
@@ -46,7 +45,7 @@ def compute_block_inputs(
     tile = make_block_tile(config, arch, use, code, vectors)
     numbers = to_model_inputs(compute_loop_cost(tile, arch))
     if use is not None:
-        numbers["resident"] = _count_resident(config, arch, use)
+        numbers["resident"] = use.count_resident_groups(arch, resources.block_threads(config, arch))
     waves = config.waves
     return {
         **numbers,
@@ -61,13 +60,6 @@ def compute_block_inputs(
         "cshuffle": float(config.epilogue == "cshuffle"),
         **{name: float(config.pipeline == name) for name in PIPELINE_FLAGS},
     }
-
-
-def _count_resident(config: BlockGemmConfig, arch: Arch, use: ResourceUse) -> float:
-    """Work-groups of a compiled kernel that are resident on a unit. At least one: its LDS may grow at launch only."""
-    counts = {"vgprs": use.vgprs, "agprs": use.agprs, "sgprs": use.sgprs, "lds_bytes": use.lds_bytes}
-    found = compute_occupancy(arch, **counts, block_threads=resources.block_threads(config, arch))
-    return float(max(1, found.blocks_per_unit))
 
 
 def make_block_tile(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from tilewright.arch.occupancy import compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.ops.cost_model.arithmetic import Number
 from tilewright.ops.cost_model.model_inputs import CModelInputs
@@ -24,6 +25,11 @@ class ResourceUse:
     sgprs: int
     lds_bytes: int
     scratch_bytes: int
+
+    def count_resident_groups(self, arch: Arch, threads: int) -> float:
+        """Work-groups of so many threads on a unit at once; at least one, since resources may be estimates."""
+        counts = {"vgprs": self.vgprs, "agprs": self.agprs, "sgprs": self.sgprs, "lds_bytes": self.lds_bytes}
+        return float(max(1, compute_occupancy(arch, **counts, block_threads=threads).blocks_per_unit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arch.occupancy import compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.ops.cost_model.arithmetic import Number, ceil_div, log2, maximum
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
@@ -52,8 +51,9 @@ def make_streaming_cost(
 
     def compute_kernel_inputs(config: Any, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
         found = group(config, arch)
+        use = use or ResourceUse(found.registers, 0, 0, found.lds_bytes, 0)
         inputs = {name: float(getattr(found, name)) for name in StreamingGroup.__slots__}
-        return {**inputs, "resident": _count_resident(found, arch, use)}
+        return {**inputs, "resident": use.count_resident_groups(arch, found.threads)}
 
     return CostModel(
         problem_numbers=compute_problem_inputs,
@@ -61,14 +61,6 @@ def make_streaming_cost(
         estimate=estimate_streaming,
         features=_compute_features,
     )
-
-
-def _count_resident(group: StreamingGroup, arch: Arch, use: ResourceUse | None) -> float:
-    """Work-groups on a unit at once; at least one, since registers may be estimates."""
-    use = use or ResourceUse(group.registers, 0, 0, group.lds_bytes, 0)
-    registers = {"vgprs": use.vgprs, "agprs": use.agprs, "sgprs": use.sgprs}
-    found = compute_occupancy(arch, **registers, lds_bytes=use.lds_bytes, block_threads=group.threads)
-    return float(max(1, found.blocks_per_unit))
 
 
 def estimate_streaming(p: Facts, k: Facts, arch: Arch) -> Estimate:

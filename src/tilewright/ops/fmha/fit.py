@@ -15,10 +15,12 @@ from tilewright.ops.fmha.call import STRIDED, get_struct_strides
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_kind, query_tile_rows
+from tilewright.ops.fmha.kinds import KINDS
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.rules.examples import GRADIENT_TILE, V3
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.fmha.tensors import list_tensors
+from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules
 from tilewright.ops.rule_forms import examples
 
@@ -324,4 +326,6 @@ def check_key_tile_count(config: Config, tile: Tile, problem: Problem, arch: Arc
     return Rejection(f"{problem.seqlen_k} keys take exactly two tiles of {tile.n0}", "pipeline", "qr_async")
 
 
-FIT_RULES: tuple[Rule, ...] = collect_rules(sys.modules[__name__])
+FIT_RULES: tuple[Rule, ...] = combine_rules(
+    collect_rules(sys.modules[__name__]), {kind.name: kind.fit_rules for kind in KINDS}, "family"
+)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.cost_model.arithmetic import Number
 from tilewright.ops.fmha.element_types import DTYPES
-from tilewright.ops.kind import Kind, index_kinds
+from tilewright.ops.kind import Kind, index_package
 
 if TYPE_CHECKING:
     from tilewright.ops.fmha.config import Config
@@ -142,16 +142,10 @@ class HasBlock(Protocol):
     def block(self) -> tuple[int, ...]: ...
 
 
-@functools.cache
-def _index_all() -> Mapping[str, AttentionKind]:
-    from tilewright.ops.fmha.kinds import KINDS  # noqa: PLC0415  (kinds use the functions of this module)
-
-    return index_kinds(KINDS)
-
-
 def find_kind(config: HasBlock) -> AttentionKind:
     """Return the kind of a config."""
-    return _index_all()[config.family]
+    kind: AttentionKind = index_package("tilewright.ops.fmha.kinds")[config.family]
+    return kind
 
 
 def find_computation(problem: Problem) -> Computation:

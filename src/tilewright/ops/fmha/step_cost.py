@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.occupancy import compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.ops.cost_model.block_gemm import registers_in_use
 from tilewright.ops.cost_model.cost import ResourceUse
@@ -127,16 +126,12 @@ def _compute_loop_cost(config: Config, step: StepCost, arch: Arch, use: Resource
 
 def _count_resident_groups(config: Config, step: StepCost, arch: Arch, use: ResourceUse | None) -> float:
     """Return the work-groups that fit on a compute unit; at least one, whatever the estimated registers."""
-    most = arch.registers.max_vgprs
-    if use is not None:
-        vgprs, agprs, sgprs, lds = use.vgprs, use.agprs, use.sgprs, use.lds_bytes
-    else:
-        vgprs, sgprs, lds = min(math.ceil(step.registers), most), 0, find_kind(config).lds_bytes(config, arch)
+    if use is None:
+        most, wanted = arch.registers.max_vgprs, math.ceil(step.registers)
         spare = 0 if arch.registers.agprs == "none" else most
-        agprs = min(max(0, math.ceil(step.registers) - most), spare)
-    threads = step.waves * arch.wave_size
-    found = compute_occupancy(arch, vgprs=vgprs, agprs=agprs, sgprs=sgprs, lds_bytes=lds, block_threads=threads)
-    return float(max(1, found.blocks_per_unit))
+        agprs = min(max(0, wanted - most), spare)
+        use = ResourceUse(min(wanted, most), agprs, 0, find_kind(config).lds_bytes(config, arch), 0)
+    return use.count_resident_groups(arch, step.waves * arch.wave_size)
 
 
 def estimate_attention_step(config: Config, arch: Arch, *, more: float = 0.0) -> StepCost:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.execution import Preparation
-from tilewright.ops.kind import Kind, index_kinds
+from tilewright.ops.kind import Kind, index_package
 
 if TYPE_CHECKING:
     from tilewright.ops.gemm.config import Config
@@ -45,13 +44,7 @@ class HasVariant(Protocol):
     def variant(self) -> str: ...
 
 
-@functools.cache
-def _index_all() -> Mapping[str, GemmKind]:
-    from tilewright.ops.gemm.kinds import KINDS  # noqa: PLC0415  (kinds use the functions of this module)
-
-    return index_kinds(KINDS)
-
-
 def find_kind(config: HasVariant) -> GemmKind:
     """The kind of a config's kernels."""
-    return _index_all()[config.variant]
+    kind: GemmKind = index_package("tilewright.ops.gemm.kinds")[config.variant]
+    return kind

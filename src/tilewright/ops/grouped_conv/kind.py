@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model.block_gemm import AddressCost
 from tilewright.ops.grouped_conv.trial_filters import Forms
-from tilewright.ops.kind import Kind, index_kinds
+from tilewright.ops.kind import Kind, index_package
 
 if TYPE_CHECKING:
     from tilewright.ops.grouped_conv.problem import Problem
@@ -28,7 +27,7 @@ class GemmSizes(NamedTuple):
 
 
 class GemmFactors(NamedTuple):
-    """What each dimension of an implicit GEMM is a product of.
+    """The factors of each dimension of an implicit GEMM.
 
     `inputs` and `outputs` are positions in all images, `taps` those of the filter, `c` and `k` the channels of one
     group.
@@ -105,13 +104,7 @@ class HasDirection(Protocol):
     def direction(self) -> str: ...
 
 
-@functools.cache
-def _index_all() -> Mapping[str, ConvKind]:
-    from tilewright.ops.grouped_conv.kinds import KINDS  # noqa: PLC0415  (kinds use the functions of this module)
-
-    return index_kinds(KINDS)
-
-
 def find_kind(subject: HasDirection) -> ConvKind:
     """The kind of a config's kernels, or of the kernels that compute a problem."""
-    return _index_all()[subject.direction]
+    kind: ConvKind = index_package("tilewright.ops.grouped_conv.kinds")[subject.direction]
+    return kind

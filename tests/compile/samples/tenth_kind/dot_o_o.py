@@ -9,6 +9,7 @@ from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kinds import parts
 from tilewright.ops.fmha.step_cost import StepCost
 from tilewright.ops.fmha.traffic import TensorSizes, Traffic
+from tilewright.ops.rule import Rejection, rule
 
 if TYPE_CHECKING:
     from tilewright.arch.spec import Arch
@@ -56,6 +57,17 @@ def _bound_squares(
     return bound_d(config, problem, {"o": given["o"], "d_o": given["o"]}, exact, arch)
 
 
+@rule("P499", "odd-head", reads=("block",), enforced_by="tilewright", good={}, bad={"block": (64, 63)})
+def check_head_size(config: Config, arch: Arch) -> Rejection | None:
+    """Rows have an even number of elements.
+
+    Why: this sample shows a rule of one kind.
+
+    Fix: use the next even number.
+    """
+    return None if config.block[-1] % 2 == 0 else Rejection(f"hdim_v = {config.block[-1]} is odd", "block")
+
+
 DOT_O_O = parts.make_kind(
     name="dot_o_o",
     doc="sums of the squares of each row of the output",
@@ -63,6 +75,7 @@ DOT_O_O = parts.make_kind(
     fields=("pad_q", "pad_hdim_v", "blocks_per_cu"),
     block=("threads", "hdim_v"),
     pipelines=("dot_do_o",),
+    rules=(check_head_size,),
     inputs=("o", "seqstart_q"),
     outputs=("d",),
     launcher="DotOO",

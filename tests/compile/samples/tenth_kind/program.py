@@ -12,7 +12,7 @@ FIELDS = {"family": "dot_o_o", "mode": "batch", "dtype": "fp16", "pipeline": "do
 OP = tw.fmha.OP
 arch = tw.load("gfx942")
 kernel = OP.make_kernel(tw.fmha.config(**FIELDS, block="64x64", pad_hdim_v=8), "gfx942")
-illegal = tw.fmha.config(**FIELDS, block="64x64x32", dropout=True)
+illegal = tw.fmha.config(**FIELDS, block="64x64x31", dropout=True)
 problems = OP.execution.trials(kernel.config, arch)
 (artifact,) = tw.build([kernel.config], arch="gfx942").artifacts.values()
 checks = tw.verify(kernel, artifact, tw.Device("emulated:gfx942"), problems)

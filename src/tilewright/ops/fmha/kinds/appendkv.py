@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilewright.ops.fmha.config import Config
     from tilewright.ops.fmha.problem import Problem
 
-_THREADS = 256  # fmha/pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaFwdAppendKVPipelineProblem
+THREADS = 256  # fmha/pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaFwdAppendKVPipelineProblem
 
 
 def _estimate_step(config: Config, arch: Arch) -> StepCost:
@@ -26,11 +26,11 @@ def _estimate_step(config: Config, arch: Arch) -> StepCost:
     tile = config.tile
     size = DTYPES[config.dtype].qkv_bytes
     rows, hdim_q, hdim_v = float(tile["n0"]), float(tile["hdim_q"]), float(tile["hdim_v"])
-    elements = rows * (hdim_q + hdim_v) / _THREADS
+    elements = rows * (hdim_q + hdim_v) / THREADS
     return StepCost(
         block_m=rows,
         block_n=hdim_v,
-        waves=_THREADS // arch.wave_size,
+        waves=THREADS // arch.wave_size,
         instructions=80.0 + elements * (10.0 if config.rotary != "none" else 1.0),
         loaded=((rows, hdim_q * size), (rows, hdim_v * size)),
         setup_instructions=50.0,

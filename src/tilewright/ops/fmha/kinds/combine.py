@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tilewright.ops.fmha.config import Config
     from tilewright.ops.fmha.problem import Problem
 
-_WAVES = 4  # fmha/pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaSplitKVCombinePipelineProblem
+WAVES = 4  # fmha/pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaSplitKVCombinePipelineProblem
 
 
 def _get_tile_rows(tile: Mapping[str, int]) -> int:
@@ -35,13 +35,13 @@ def _compute_lds(config: Config, arch: Arch) -> int:
     if rows == 0:
         return 0
     lse = count_packed_elements(splits, rows, _get_vector_size(splits * rows, arch.wave_size))
-    sums = count_packed_elements(_WAVES * rows, n1, _get_vector_size(_WAVES * rows * n1, arch.wave_size))
+    sums = count_packed_elements(WAVES * rows, n1, _get_vector_size(WAVES * rows * n1, arch.wave_size))
     return (lse + sums) * FP32_BYTES
 
 
 def _get_vector_size(elements: int, wave_size: int) -> int:
     """GetVectorSizeForTile, with only as many waves as have an element for each lane."""
-    waves = _WAVES
+    waves = WAVES
     while waves > 1 and elements < waves * wave_size:
         waves //= 2
     return max(1, min(SUMS_IN_VECTOR, elements // (waves * wave_size)))
@@ -54,10 +54,10 @@ def _estimate_step(config: Config, _: Arch) -> StepCost:
     return StepCost(
         block_m=rows,
         block_n=columns,
-        block_k=float(_WAVES),
-        waves=_WAVES,
+        block_k=float(WAVES),
+        waves=WAVES,
         instructions=43.0,
-        loaded=((rows * _WAVES, columns * FP32_BYTES),),
+        loaded=((rows * WAVES, columns * FP32_BYTES),),
         # Counted in kernels for 8 to 256 parts; a wave reads the LSE of all parts.
         setup_instructions=170.0 + 7.0 * parts,
         registers=24.0 + 0.35 * parts,

@@ -7,7 +7,10 @@ rule has a field `enforced_by`; `make truth` compares the rules with the compile
 
 from __future__ import annotations
 
+from tilewright.ops.fmha.kinds import KINDS
 from tilewright.ops.fmha.rules import all_kinds, backward, caches, forward, forward_tiles
+from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rule, collect_rules
 
-RULES: tuple[Rule, ...] = collect_rules(all_kinds, forward, forward_tiles, caches, backward)
+_SHARED = collect_rules(all_kinds, forward, forward_tiles, caches, backward)
+RULES: tuple[Rule, ...] = combine_rules(_SHARED, {kind.name: kind.rules for kind in KINDS}, "family")

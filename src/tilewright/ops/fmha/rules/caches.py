@@ -14,7 +14,8 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_kind
-from tilewright.ops.fmha.resources.forward import loaded_hdim
+from tilewright.ops.fmha.kinds import appendkv, combine
+from tilewright.ops.fmha.resources.forward import SUMS_IN_VECTOR, loaded_hdim
 from tilewright.ops.fmha.rules import forward, forward_tiles
 from tilewright.ops.fmha.rules.examples import APPEND, COMBINED, MMA_16, PAGED, PREFILL, SPLIT, SPLIT_NWARP
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
@@ -33,12 +34,8 @@ _IN_REGISTERS = ("qr", "qr_pagedkv", "qr_async")
 _ALL_PIPELINES = (*_IN_REGISTERS, "qr_nwarp_sshuffle")
 # pipeline/block_fmha_fwd_splitkv_combine_pipeline_default_policy.hpp: a wave's lanes along a row of LSE.
 _LSE_LANES = 8
-_SUMS_OF_A_LANE = 4  # 16 bytes of fp32
-_COMBINE_WAVES = 4
 _LEAST_LOG_SPLITS, _KNOWN_LOG_SPLITS = 3, 7
 _KNOWN_HDIM_V = 256
-# pipeline/block_fmha_pipeline_problem.hpp, BlockFmhaFwdAppendKVPipelineProblem: threads of a work-group.
-_APPEND_THREADS = 256
 
 
 def _see_as_forward(config: Config) -> Overlay | None:
@@ -244,8 +241,8 @@ def check_combine_lanes(config: Config, tile: Tile, arch: Arch) -> Rejection | N
     (MakeLSEaccRegTileDistribution): n1 is at most 32 for the rows of one wave, and at least 8 for those of all 4 waves.
     BlockFmhaSplitKVCombinePipelineProblem asserts the rest.
     Fix: use n1 = 32, as the usual kernels do."""
-    most = _SUMS_OF_A_LANE * _LSE_LANES
-    least = most // _COMBINE_WAVES
+    most = SUMS_IN_VECTOR * _LSE_LANES
+    least = most // combine.WAVES
     if tile.n1 not in (least, 2 * least, most):
         return Rejection(f"n1 is {tile.n1}, must be {least}, {2 * least} or {most}", "block", (most, tile.hdim_v))
     if tile.hdim_v % tile.n1:
@@ -300,8 +297,8 @@ def check_append_tile(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
         rows, width = getattr(tile, name), getattr(tile, other)
         lanes = width // vector
         whole = lanes and width % vector == 0 and arch.wave_size % lanes == 0
-        if not whole or rows % (_APPEND_THREADS // lanes):
-            message = f"{name} x {other} = {rows} x {width} cannot be shared evenly by {_APPEND_THREADS} threads"
+        if not whole or rows % (appendkv.THREADS // lanes):
+            message = f"{name} x {other} = {rows} x {width} cannot be shared evenly by {appendkv.THREADS} threads"
             return Rejection(message, "block")
     return None
 
