@@ -177,6 +177,27 @@ def test_a_task_that_takes_devices_down_alone_is_given_up() -> None:
     assert ledger.take(CPU) is None
 
 
+def test_a_neighbour_of_a_task_that_kills_devices_is_not_given_up() -> None:
+    """Two chunks are at the device. It dies with the second, before the answer of the first has left it."""
+    ledger = filled(3, losses_most=3)
+    killer, records = work(1).task, []
+    while ledger.waiting_count:
+        in_flight: list[Chunk] = []
+        while (chunk := ledger.take(CPU, in_flight=in_flight)) is not None:
+            in_flight.append(chunk)
+        dies = any(chunk.work[0].task == killer for chunk in in_flight)
+        for index, chunk in enumerate(in_flight):
+            if dies:
+                records += ledger.take_back_lost(chunk, "killed", blamed=index == 0)
+            else:
+                records += ledger.finish_chunk(chunk, answers(chunk), 1.0)[0]
+    assert {record.task.problem: record.status for record in records} == {
+        '{"m":0}': "ok",
+        '{"m":1}': "crashed",
+        '{"m":2}': "ok",
+    }
+
+
 def test_a_task_that_only_waited_is_never_given_up() -> None:
     ledger = filled(1, losses_most=1)
     for _ in range(10):

@@ -249,7 +249,8 @@ class ClusterExecutor:
         for full in range(1, self._sizes.ahead + 1):
             for device in list(state.devices.values()):
                 if device.info is not None and len(device.sent) < full:
-                    chunk = state.ledger.take(device.info.lane, lanes[device.info.lane], device.seat)
+                    in_flight = [sent.chunk for sent in device.sent.values()]
+                    chunk = state.ledger.take(device.info.lane, lanes[device.info.lane], device.seat, in_flight)
                     if chunk is not None:
                         self._send_chunk(state, device, chunk)
 

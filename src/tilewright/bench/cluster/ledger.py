@@ -57,6 +57,7 @@ class Chunk:
     number: int
     lane: str
     work: tuple[WorkItem, ...]
+    alone: bool = False  # work that was lost before: its device gets nothing else meanwhile
 
 
 # A problem and a device name. A chunk goes to one device, whose worker caches one reference.
@@ -120,21 +121,29 @@ class Ledger:
         """Add work to its queue."""
         self._get_queue(choose_queue(work)).add(work)
 
-    def take(self, lane: str, devices: int = 1, taker: Hashable = None) -> Chunk | None:
-        """The next chunk of a queue that `devices` share; None if it is empty. Work that was lost before goes first.
+    def take(
+        self, lane: str, devices: int = 1, taker: Hashable = None, in_flight: Iterable[Chunk] = ()
+    ) -> Chunk | None:
+        """The next chunk of a queue that `devices` share for a device, the `taker`, that has chunks `in_flight`.
 
-        A device, the `taker`, stays with its problem while there is work for it, and then gets a problem that no other
-        device works on, if there is one.
+        Work that was lost before goes first, and only to a device with nothing in flight: a device that dies may lose
+        the answer of the chunk before, and the wrong chunk would be blamed. The result is None if the queue is empty,
+        or if the device must finish its chunks first.
+
+        A device stays with its problem while there is work for it, and then gets a problem that no other device works
+        on, if there is one.
         """
         queues = self._lanes.get(lane)
-        if not queues:
+        in_flight = tuple(in_flight)
+        if not queues or any(each.alone for each in in_flight) or (queues.again and in_flight):
             return None
+        alone = bool(queues.again)
         taken = (
             [queues.again.popleft()]
-            if queues.again
+            if alone
             else self._take_work(queues, self._compute_chunk_size(queues, devices), taker)
         )
-        chunk = Chunk(next(self._numbers), lane, tuple(taken))
+        chunk = Chunk(next(self._numbers), lane, tuple(taken), alone)
         self._out[chunk.number] = chunk
         return chunk
 
