@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from tilewright.arch.ck_api import CkApi, find_current_api
 from tilewright.arch.schema import TRIPLES, ArchFile, Draft, find_contradictions, parse_shape
 from tilewright.arch.spec import Arch, Compute, LdsSpec, MemorySpec, NumberSpec, Registers
 from tilewright.base import knobs
@@ -85,10 +87,12 @@ def arch_names() -> tuple[str, ...]:
     return tuple(sorted(list_arch_files(), key=lambda name: (len(name), name)))
 
 
-def load(name: str) -> Arch:
+def load(name: str, ck: CkApi | None = None) -> Arch:
     """The GPU with this name. Accepts the bare name only: `gfx942`, not `gfx942:sramecc+`.
 
-    Called for every kernel, so it looks at one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped one.
+    `ck` is the API of the CK headers that kernels are compiled with; None is that of the headers in use here. The
+    function is called for every kernel, so it looks at one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped
+    one.
     """
     if not (isinstance(name, str) and _NAME.fullmatch(name)):  # a name must not lead to another folder
         raise UnknownValueError("arch", name, arch_names())
@@ -99,10 +103,10 @@ def load(name: str) -> Arch:
             changed = path.stat().st_mtime_ns
         except (FileNotFoundError, NotADirectoryError):
             continue
-        return _load_cached(path, changed)
+        return _load_cached(path, changed, find_current_api() if ck is None else ck)
     raise UnknownValueError("arch", name, arch_names())
 
 
 @functools.cache
-def _load_cached(path: Path, _changed: int) -> Arch:
-    return load_file(path)
+def _load_cached(path: Path, _changed: int, ck: CkApi) -> Arch:
+    return replace(load_file(path), ck=ck)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tilewright.arch.ck_api import DEFAULT_API, CkApi
+
 
 class Shape(NamedTuple):
     """Three integers along m, n and k; written 128x128x32."""
@@ -122,6 +124,7 @@ class Arch:
     mma: Mapping[Triple, Mapping[Shape, str]]
     op_tables: Mapping[str, Mapping[str, Any]]  # tables that only one op reads; the op checks them
     source: str  # path of its file
+    ck: CkApi = DEFAULT_API  # of the headers that kernels for it are compiled with
 
     def mma_shapes(self, a: str, b: str, acc: str) -> Mapping[Shape, str]:
         """Matrix tiles for these types, with their instruction; empty if the GPU has none."""
@@ -132,4 +135,4 @@ class Arch:
         return f"{dtype}_{self.numbers.fp8}" if dtype in ("fp8", "bf8") else dtype
 
     def __hash__(self) -> int:
-        return hash((self.name, self.source))
+        return hash((self.name, self.source, self.ck))

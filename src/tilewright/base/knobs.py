@@ -56,6 +56,7 @@ def _parse_remote_mode(text: str) -> str | None:
     return choose("mode", text, REMOTE_MODES)
 
 
+DEFAULT_ROCM = Path("/opt/rocm")  # where AMD's packages install ROCm
 PREFIX = "TILEWRIGHT_"
 TEST_PREFIX = "TILEWRIGHT_TEST_"  # the test suite reads these
 READ, READ_WRITE = "read", "read-write"

@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_value
+from tilewright.building.ck_tree import require_api
 from tilewright.building.compile import SOURCE, unit_flag
 from tilewright.building.flags import COMPAT_COPY
 from tilewright.building.header_set import HeaderSet, PchFlags
@@ -115,12 +116,13 @@ class CompileJob:
             "unit": self.name,
             "kernel": kernel.facts,
             "compiler": self.toolchain.compiler,
+            "ck": self.source.ck.generation,
         }
 
 
 def make_compile_job(kernel: Kernel, toolchain: Toolchain) -> CompileJob:
     """Make the compile job of a legal kernel. Raises `IllegalConfigError` for an illegal one."""
-    return CompileJob(render(kernel), toolchain)
+    return CompileJob(render(kernel, require_api(kernel.op, toolchain.ck_include)), toolchain)
 
 
 def write_texts(texts: Mapping[str, str], folder: Path) -> None:

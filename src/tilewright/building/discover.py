@@ -12,13 +12,12 @@ from pathlib import Path
 from tilewright.base import knobs
 from tilewright.base.digest import read_cached_text
 from tilewright.base.errors import ToolchainError
+from tilewright.base.knobs import DEFAULT_ROCM
 from tilewright.building.driver import Driver, find_version_line, inspect_driver
 from tilewright.building.process import read_tool_output
 
 ROCM = "rocm"
 GPU_LESS = "gpu-less"
-# Where AMD's packages install ROCm.
-DEFAULT_ROCM = Path("/opt/rocm")
 # Where Linux distributions install the HIP headers and the device libraries.
 DISTRIBUTION = Path("/usr")
 # The first clang known to compile CK Tile for every GPU up to gfx950 and gfx1201 without ROCm.

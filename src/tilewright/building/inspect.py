@@ -16,6 +16,7 @@ from tilewright.arch.occupancy import Occupancy, compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.building.builder import build_compile_jobs
+from tilewright.building.ck_tree import require_api
 from tilewright.building.code_object import (
     DisassembledInstruction,
     FunctionSymbol,
@@ -26,11 +27,11 @@ from tilewright.building.code_object import (
     select_op_kernels,
 )
 from tilewright.building.compile import compile_device
-from tilewright.building.compile_job import CODE_OBJECT, CompileJob
+from tilewright.building.compile_job import CODE_OBJECT, CompileJob, make_compile_job
 from tilewright.building.instruction_mix import count_by_class, count_matrix_instructions
 from tilewright.building.store.artifact import Failure
 from tilewright.building.toolchain import Toolchain, find_toolchain
-from tilewright.codegen.render import KernelSource, render
+from tilewright.codegen.render import KernelSource
 from tilewright.ops.kernel import Kernel
 
 # LLVM forms the address of a function from the program counter and a distance added to its lower half. gfx12 uses
@@ -185,7 +186,8 @@ def inspect_source(
 
 def inspect_kernel(kernel: Kernel) -> Inspection:
     """Inspect a legal kernel with the toolchain of this machine. Builds it if it is not in the store."""
-    return inspect_built(render(kernel), find_toolchain()).inspection
+    toolchain = find_toolchain()
+    return inspect_built(make_compile_job(kernel, toolchain).source, toolchain).inspection
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,7 @@ def inspect_built(source: KernelSource, toolchain: Toolchain) -> InspectedBuild:
     """
     started = time.monotonic()
     arch = archs.load(source.kernel.arch)
+    require_api(source.kernel.op, toolchain.ck_include)
     built = build_compile_jobs([CompileJob(source, toolchain)])
     entry = built.results[source.kernel]
     if isinstance(entry, Failure):

@@ -10,10 +10,12 @@ from pathlib import Path
 import jinja2
 
 from tilewright import arch as archs
+from tilewright.arch.ck_api import DEFAULT_API, CkApi, find_current_api
 from tilewright.base.errors import IllegalConfigError
 from tilewright.codegen.templates import load_templates
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
 
 
@@ -24,6 +26,7 @@ class KernelSource:
     kernel: Kernel
     text: str
     files: Mapping[str, str]
+    ck: CkApi = DEFAULT_API  # of the headers that it is for
 
     @property
     def name(self) -> str:
@@ -36,22 +39,32 @@ def file_name(kernel: Kernel) -> str:
     return f"{kernel.slug}.hpp"
 
 
-def render(kernel: Kernel) -> KernelSource:
-    """Render the source of a legal kernel. Raises `IllegalConfigError` with every broken rule."""
+# The macros of a CK tree's API, for our files that kernels include.
+CK_API_HEADER = "tilewright_ck_api.h"
+
+
+def render(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
+    """Render the source of a legal kernel. Raises `IllegalConfigError` with every broken rule.
+
+    `ck` is the API of the CK headers that it is for; None is that of the headers in use here.
+    """
     op = find_op(kernel.op)
-    spec = archs.load(kernel.arch)
+    spec = archs.load(kernel.arch, ck)
     broken = find_violations(op.rules, kernel.config, spec)
     if broken:
         lines = "\n".join(f"  {violation}" for violation in broken)
         raise IllegalConfigError(f"{kernel.slug} breaks {len(broken)} rule(s):\n{lines}")
-    return render_unchecked(kernel)
+    return render_unchecked(kernel, spec.ck)
 
 
-def render_unchecked(kernel: Kernel) -> KernelSource:
+def render_unchecked(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
     """Render the source of any kernel, legal or not, for comparing the rules with the compiler."""
     op = find_op(kernel.op)
-    text = _load_template(op.template).render(op.kind(kernel.config).context(kernel), headers=list_headers(kernel))
-    return KernelSource(kernel, text, read_included_files(kernel))
+    api = find_current_api() if ck is None else ck
+    text = _load_template(op.template).render(
+        op.kind(kernel.config).context(kernel), headers=list_headers(kernel), ck=api.list_forms(op.ck_probes)
+    )
+    return KernelSource(kernel, text, read_included_files(kernel, api), api)
 
 
 def list_headers(kernel: Kernel) -> tuple[str, ...]:
@@ -60,17 +73,31 @@ def list_headers(kernel: Kernel) -> tuple[str, ...]:
     return (*op.headers, *op.kind(kernel.config).launchers)
 
 
-def read_included_files(kernel: Kernel) -> Mapping[str, str]:
+def read_included_files(kernel: Kernel, ck: CkApi | None = None) -> Mapping[str, str]:
     """Read our own files that a kernel includes: its C interface and its launcher."""
     op = find_op(kernel.op)
     launchers = {name: op.launchers[name] for name in op.kind(kernel.config).launchers}
-    return {name: _read_text(path) for name, path in {**op.support, **launchers}.items()}
+    return {**_render_ck_header(op, ck), **_read_texts({**op.support, **launchers})}
 
 
-def read_support_files(op_name: str) -> Mapping[str, str]:
+def read_support_files(op_name: str, ck: CkApi | None = None) -> Mapping[str, str]:
     """Read our own files that the kernels of an op include."""
     op = find_op(op_name)
-    return {name: _read_text(path) for name, path in {**op.support, **op.launchers}.items()}
+    return {**_render_ck_header(op, ck), **_read_texts({**op.support, **op.launchers})}
+
+
+def _render_ck_header(op: Op, ck: CkApi | None) -> Mapping[str, str]:
+    """The header with a macro for each form of the op's probes; none for an op without probes."""
+    if not op.ck_probes:
+        return {}
+    api = find_current_api() if ck is None else ck
+    words = (f"{probe}_{form}".upper() for probe, form in api.list_forms(op.ck_probes).items())
+    lines = ["// The API of the CK Tile headers that these sources are for.", "#pragma once"]
+    return {CK_API_HEADER: "\n".join([*lines, *(f"#define TILEWRIGHT_CK_{word} 1" for word in words), ""])}
+
+
+def _read_texts(files: Mapping[str, Path | str]) -> Mapping[str, str]:
+    return {name: _read_text(path) for name, path in files.items()}
 
 
 @functools.cache

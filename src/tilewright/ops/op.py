@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tilewright.arch.ck_api import CkProbe
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.cost_model.cost import CostModel
@@ -63,14 +64,16 @@ class Op:
     given as "*", all values worth trying on a GPU. `structure_fields` names the fields that change a kernel's
     structure; `strata` lists all fields that distinguish kernels, with their values. `headers` are the includes of all
     rendered sources, `support` those of them that are Tilewright's own (name → file, or text); `launchers` are further
-    files of Tilewright, each for some kinds only. `sets` and `spaces` are the op's built-in kernel sets and spaces, by
-    name; `importers` read files of other tools as spaces. `execution` defines how kernels are called and checked;
-    without it they can be built but not run. `problem_readers` read files of other tools as lists of problems, by
-    format name, `measurement_readers` as times of its kernels. `filters` are additional words by which commands select
-    kernels, next to fields and shorthands: word → field, shorthand or property of the config. `profiles` select kernels
-    by purpose, from the space `default` if the op has one. `report_fields` are the fields whose values reports compare,
-    by the word for them: word → field; without them, reports compare whole kernels. `cost` estimates kernel times;
-    without it kernels are selected in the order of registration.
+    files of Tilewright, each for some kinds only. `ck_probes` recognise the generations of CK Tile that its sources
+    support: the template gets their forms as `ck`, and files get them as macros of `tilewright_ck_api.h`. `sets` and
+    `spaces` are the op's built-in kernel sets and spaces, by name; `importers` read files of other tools as spaces.
+    `execution` defines how kernels are called and checked; without it they can be built but not run. `problem_readers`
+    read files of other tools as lists of problems, by format name, `measurement_readers` as times of its kernels.
+    `filters` are additional words by which commands select kernels, next to fields and shorthands: word → field,
+    shorthand or property of the config. `profiles` select kernels by purpose, from the space `default` if the op has
+    one. `report_fields` are the fields whose values reports compare, by the word for them: word → field; without them,
+    reports compare whole kernels. `cost` estimates kernel times; without it kernels are selected in the order of
+    registration.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Op:
     headers: tuple[str, ...]
     support: Mapping[str, Path | str]
     launchers: Mapping[str, Path] = field(default_factory=dict)
+    ck_probes: tuple[CkProbe, ...] = ()
     sets: Callable[[], Mapping[str, Any]] = _no_entries
     spaces: Callable[[], Mapping[str, Any]] = _no_entries
     importers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError
 from tilewright.base.events import Notice, emit
-from tilewright.building.discover import DEFAULT_ROCM
+from tilewright.base.knobs import DEFAULT_ROCM
 from tilewright.building.process import read_tool_output
 from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, NO_DEVICE, Hip
 

@@ -1,0 +1,140 @@
+"""Probe a CK tree: which forms of CK Tile's templates it has, and which ops can be compiled with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tilewright.arch.ck_api import DEFAULT_API, CkApi, CkForm, CkProbe, list_generations, make_api
+from tilewright.base.errors import ToolchainError
+from tilewright.ops import list_ops
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class CkTree:
+    """The result of probing a tree. `failures` maps an op to the reason why the tree cannot be used for it."""
+
+    api: CkApi
+    failures: Mapping[str, str]
+
+
+def find_used_api() -> CkApi:
+    """The API of the CK headers in use; the default one if none are found."""
+    from tilewright.building.ck_headers import find_ck  # noqa: PLC0415  (it probes the headers of a ROCm)
+
+    try:
+        include = find_ck()
+    except ToolchainError:
+        return DEFAULT_API  # builds report the missing headers
+    return probe_tree(include).api
+
+
+def require_api(op: str, include: Path) -> CkApi:
+    """The API of the CK headers in a folder. Raises `ToolchainError` if an op cannot be compiled with them."""
+    tree = probe_tree(include)
+    if op in tree.failures:
+        raise ToolchainError(f"{op} cannot be compiled with CK Tile's headers in {include}: {tree.failures[op]}")
+    return tree.api
+
+
+def probe_tree(include: Path) -> CkTree:
+    """Probe the headers in a folder with those probes that the installed ops declare."""
+    probes = {probe.name: probe for op in list_ops() for probe in op.ck_probes}
+    answers = {name: probe_header(probe, include) for name, probe in probes.items()}
+    found = {name: answer.name for name, answer in answers.items() if isinstance(answer, CkForm)}
+    known = ", ".join(list_generations(probes.values()))
+    failures = {}
+    for op in list_ops():
+        failed = [answers[probe.name] for probe in op.ck_probes]
+        if told := [each for each in failed if isinstance(each, str)]:
+            failures[op.name] = (
+                f"{'; '.join(told)}. Known generations of CK Tile: {known}. "
+                "Set TILEWRIGHT_CK to a tree of these, or unset it and run: tilewright toolchain fetch-ck"
+            )
+    return CkTree(make_api(found, probes.values()), failures)
+
+
+def probe_header(probe: CkProbe, include: Path) -> CkForm | str:
+    """The form that a tree has, or a sentence about an unknown one."""
+    header = include / probe.header
+    text = _read_code(header, header.stat().st_mtime_ns) if header.is_file() else ""
+    if probe.template:
+        return _probe_template(probe, text)
+    for form in probe.forms:
+        if form.text and re.search(form.text, text, re.MULTILINE):
+            return form
+    absent = [form for form in probe.forms if not form.text]
+    if absent:
+        return absent[0]
+    return f"the probe {probe.name} failed: {probe.header} has none of the forms {_list_names(probe)}"
+
+
+def _probe_template(probe: CkProbe, text: str) -> CkForm | str:
+    found = read_template_parameters(text, probe.template)
+    if found is None:
+        return f"the probe {probe.name} failed: {probe.header} has no template {probe.template}"
+    for form in probe.forms:
+        if form.parameters == found:
+            return form
+    nearest = min(probe.forms, key=lambda form: len(set(form.parameters) ^ set(found)))
+    more = [name for name in found if name not in nearest.parameters]
+    less = [name for name in nearest.parameters if name not in found]
+    differs = [f"has {', '.join(more)}"] * bool(more) + [f"lacks {', '.join(less)}"] * bool(less)
+    return (
+        f"the probe {probe.name} failed: {probe.template} in {probe.header} "
+        f"{' and '.join(differs) or 'has its parameters in another order'}, compared with {nearest.generation}"
+    )
+
+
+def _list_names(probe: CkProbe) -> str:
+    return ", ".join(form.name for form in probe.forms)
+
+
+def read_template_parameters(text: str, template: str) -> tuple[str, ...] | None:
+    """The names of a class template's parameters, without a trailing "_"; None if the text does not define it."""
+    for match in re.finditer(rf"\b(?:struct|class)\s+{re.escape(template)}\s*(?=[:{{]|final\b)", text):
+        begin = _find_parameters(text[: match.start()])
+        if begin is not None:
+            return tuple(_read_name(part) for part in _split(text[begin : match.start()].rstrip().removesuffix(">")))
+    return None
+
+
+def _find_parameters(before: str) -> int | None:
+    """Where the parameters of a template begin whose declaration follows `before`."""
+    end = before.rstrip()
+    if not end.endswith(">"):
+        return None
+    depth = 0
+    for place in range(len(end) - 1, -1, -1):
+        depth += (end[place] == ">") - (end[place] == "<")
+        if depth == 0:
+            return place + 1 if end[:place].rstrip().endswith("template") else None
+    return None
+
+
+def _split(parameters: str) -> list[str]:
+    """Split a parameter list at the commas that are outside of brackets."""
+    parts, depth = [""], 0
+    for letter in parameters:
+        depth += (letter in "<({") - (letter in ">)}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part.strip()]
+
+
+def _read_name(parameter: str) -> str:
+    declared = parameter.partition("=")[0].split()
+    return declared[-1].lstrip(".").removesuffix("_") if declared else ""
+
+
+@lru_cache(maxsize=256)
+def _read_code(header: Path, _changed: int) -> str:
+    """The text of a header without comments."""
+    return _COMMENT.sub(" ", header.read_text(encoding="utf-8", errors="replace"))
