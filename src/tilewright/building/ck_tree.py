@@ -109,9 +109,11 @@ def _find_parameters(before: str) -> int | None:
     end = before.rstrip()
     if not end.endswith(">"):
         return None
-    depth = 0
+    depth = inside = 0  # of angle brackets, which are comparisons inside of round ones
     for place in range(len(end) - 1, -1, -1):
-        depth += (end[place] == ">") - (end[place] == "<")
+        inside += (end[place] == ")") - (end[place] == "(")
+        if not inside:
+            depth += (end[place] == ">") - (end[place] == "<")
         if depth == 0:
             return place + 1 if end[:place].rstrip().endswith("template") else None
     return None
@@ -119,10 +121,12 @@ def _find_parameters(before: str) -> int | None:
 
 def _split(parameters: str) -> list[str]:
     """Split a parameter list at the commas that are outside of brackets."""
-    parts, depth = [""], 0
+    parts, depth, inside = [""], 0, 0
     for letter in parameters:
-        depth += (letter in "<({") - (letter in ">)}")
-        if letter == "," and depth == 0:
+        inside += (letter in "({") - (letter in ")}")
+        if not inside:
+            depth += (letter == "<") - (letter == ">")
+        if letter == "," and depth == inside == 0:
             parts.append("")
         else:
             parts[-1] += letter
