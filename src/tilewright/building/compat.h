@@ -55,6 +55,10 @@ tilewright_make_uint2(unsigned int x, unsigned int y)
 
 #define make_uint2 tilewright_make_uint2
 
+/* ck_tile/host/device_prop.hpp of 2026 asks for this attribute, which came with HIP 6. The number is that of
+ * HIP 6 and 7; HIP 5's library answers that it does not know it, and CK Tile then assumes one XCC. */
+#define hipDeviceAttributeNumberOfXccs static_cast<hipDeviceAttribute_t>(10018)
+
 #endif
 
 #endif

@@ -7,6 +7,7 @@
 #define TILEWRIGHT_CK_SHORTCUTS_HPP
 #ifndef TILEWRIGHT_NO_SHORTCUTS
 
+#include "ck_tile/core/arch/arch.hpp" // get_thread_id, which headers below call without including it
 #include "ck_tile/core/container/sequence.hpp"
 #include "ck_tile/core/algorithm/space_filling_curve.hpp"
 #include "ck_tile/core/tensor/tensor_adaptor_coordinate.hpp"
@@ -323,6 +324,9 @@ struct Distribution<Encoding, Numbering, Y, Rs, ck_tile::tuple<Hs...>>
 
 namespace ck_tile {
 
+// CK Tile of 2026 has such loops itself, and there its sort keeps equal values in their order.
+#if !__has_include("ck_tile/core/container/static_array.hpp")
+
 template <index_t I, index_t... Is>
 struct sequence_sort<sequence<I, Is...>, less<index_t>>
 {
@@ -390,6 +394,8 @@ struct static_ford<const sequence<Lengths...>, sequence<Order...>>
     : static_ford<sequence<Lengths...>, sequence<Order...>>
 {
 };
+
+#endif
 
 template <index_t... Lengths, index_t... Order, index_t... Step, bool Snake>
 struct space_filling_curve<sequence<Lengths...>, sequence<Order...>, sequence<Step...>, Snake>
