@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
 
-.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth verified mutations clean
+.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees verified mutations clean
 .PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
 
 help: ## list the targets
@@ -61,6 +61,9 @@ site: ## the documentation as a site in build/site, with links checked
 
 truth: ## compare the rules with the compiler on a large sample (about an hour)
 	$(BIN)/python -m tests.proof.truth --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md
+
+trees: ## compare rules and results of one sample with two CK trees (about 40 minutes)
+	$(BIN)/python -m tests.proof.trees --tree ../shared/ck/2026-06-30 --jobs $(JOBS) --out docs/ck-generations.md
 
 bench-render: ## rendering compared with CK's tile_engine builder
 	$(BIN)/python tools/bench_render.py

@@ -1,0 +1,160 @@
+"""Do kernels and rules hold for every generation of CK Tile? One sample of kernels on several trees, in one run.
+
+Accepted kernels are compiled with each tree, their matrix instructions and LDS are compared with the prediction, and
+they run on their trials on the emulated device in strict mode. Rejected ones must fail with each tree.
+
+    python -m tests.proof.trees --tree ../shared/ck/2026-06-30 --accepted 22 --rejected 8 --out docs/ck-generations.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import tilewright as tw
+from tests.proof.op_sections import write_sections
+from tests.proof.truth import Case, draw_cases, judge
+from tilewright import arch as archs
+from tilewright.arch.ck_api import find_current_api
+from tilewright.base.knobs import CK_PATH
+from tilewright.building.builder import build_compile_jobs
+from tilewright.building.ck_headers import fetch_ck
+from tilewright.building.compile_job import CompileJob
+from tilewright.building.store.artifact import Artifact
+from tilewright.building.toolchain import find_toolchain
+from tilewright.codegen.render import render_unchecked
+from tilewright.dispatch.plan import get_execution
+from tilewright.dispatch.verify import verify
+from tilewright.emulator.launch import Mode
+from tilewright.ops import OPS, find_op
+from tilewright.ops.op import Op
+from tilewright.ops.rule import find_violations
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one case with one tree. `finding` is empty if all is as the rules say."""
+
+    said: str
+    finding: str
+
+
+@contextmanager
+def use_tree(folder: Path) -> Iterator[str]:
+    """Use the CK headers of a folder meanwhile; yield their generation."""
+    before = os.environ.get(CK_PATH.name)
+    os.environ[CK_PATH.name] = str(folder)
+    try:
+        yield find_current_api().generation
+    finally:
+        if before is None:
+            del os.environ[CK_PATH.name]
+        else:
+            os.environ[CK_PATH.name] = before
+
+
+def run_tree(cases: Sequence[Case], jobs: int) -> list[Result]:
+    """Compile all cases with the headers in use, compare them with the rules, and run the accepted ones."""
+    toolchain = find_toolchain()
+    known = [_expect(case) for case in cases]
+    built = build_compile_jobs([CompileJob(render_unchecked(c.kernel), toolchain) for c in cases], jobs=jobs).results
+    results = []
+    for case in known:
+        entry = built[case.kernel]
+        outcome = judge(case, entry, toolchain)
+        result = Result(outcome.verdict, outcome.finding)
+        if isinstance(entry, Artifact) and case.expected == "computes" and not outcome.finding:
+            result = _run_trials(case, entry)
+        results.append(result)
+        print(
+            f"{'!!' if result.finding else '  '} {case.expected:9} {result.said:14} {case.kernel.slug} {result.finding}"
+        )
+    return results
+
+
+def _expect(case: Case) -> Case:
+    """The case with the verdict of the rules for the headers in use."""
+    broken = find_violations(find_op(case.kernel.op).rules, case.kernel.config, archs.load(case.kernel.arch))
+    return Case(case.kernel, broken[0].code if broken else "computes")
+
+
+def _run_trials(case: Case, entry: Artifact) -> Result:
+    kernel = case.kernel
+    problems = get_execution(kernel.op).trials(kernel.config, archs.load(kernel.arch))
+    checks = verify(kernel, entry, tw.Device(f"emulated:{kernel.arch}"), problems, mode=Mode.STRICT)
+    wrong = [check for check in checks if not check.ok]
+    said = f"{len(checks) - len(wrong)} of {len(checks)} right"
+    return Result(said, f"{wrong[0].problem}: {wrong[0].verdict} {wrong[0].message}" if wrong else "")
+
+
+HEAD = (
+    "# Kernels with several generations of CK Tile",
+    "",
+    "Written by `tests/proof/trees.py`. We compiled one sample of kernels with each tree in the same run. The code of",
+    "an accepted kernel must have the matrix instructions and the LDS that the rules predict, and its results must be",
+    "right on all its trials, on the emulated device in strict mode. A rejected kernel breaks the rule that is named;",
+    "it must fail to compile or to compute.",
+)
+
+
+def format_section(cases: Sequence[Case], results: Mapping[str, Sequence[Result]], seed: int, today: date) -> list[str]:
+    """The results of an op's kernels as Markdown lines, with a column for each tree."""
+    lines = [f"- {today.isoformat()}, seed {seed}"]
+    accepted = [case.expected == "computes" for case in cases]
+    for tree, found in results.items():
+        right = sum(ok and not each.finding for ok, each in zip(accepted, found, strict=True))
+        refused = sum(not ok and not each.finding for ok, each in zip(accepted, found, strict=True))
+        lines.append(
+            f"- CK Tile {tree}: {right} of {sum(accepted)} accepted kernels right, {refused} of "
+            f"{len(cases) - sum(accepted)} rejected ones fail"
+        )
+    lines += ["", f"| GPU | kernel | rule | {' | '.join(results)} |", f"|---|---|---|{'---|' * len(results)}"]
+    for number, case in enumerate(cases):
+        told = " | ".join(found[number].finding or found[number].said for found in results.values())
+        name = "-".join(case.kernel.slug.split("-")[2:-1])
+        lines.append(f"| {case.kernel.arch} | `{name}` | {'' if accepted[number] else case.expected} | {told} |")
+    return lines
+
+
+def run_op(op: Op, trees: Sequence[Path], options: argparse.Namespace) -> tuple[list[str], int]:
+    """Run the sample of an op with each tree; return its section and the number of findings."""
+    cases = draw_cases(op, options.accepted, options.rejected, options.seed)
+    results = {}
+    for folder in trees:
+        with use_tree(folder) as generation:
+            print(f"{op.name} with CK Tile {generation} in {folder}", flush=True)
+            results[generation] = run_tree(cases, options.jobs)
+    findings = sum(bool(each.finding) for found in results.values() for each in found)
+    return format_section(cases, results, options.seed, datetime.now(UTC).date()), findings
+
+
+def main() -> int:
+    names = [op.name for op in OPS]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--op", choices=names, action="append", help="only this op; may be repeated (default: all)")
+    parser.add_argument(
+        "--tree", type=Path, action="append", default=[], help="another CK tree, next to the fetched one"
+    )
+    parser.add_argument("--accepted", type=int, default=22)
+    parser.add_argument("--rejected", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=20266)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="the Markdown file to update with these ops")
+    options = parser.parse_args()
+    trees = [fetch_ck(), *(folder.resolve() for folder in options.tree)]
+    found = {name: run_op(find_op(name), trees, options) for name in options.op or names}
+    if options.out:
+        write_sections(options.out, HEAD, {name: section for name, (section, _) in found.items()})
+    findings = sum(count for _, count in found.values())
+    print(f"{findings} findings")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
