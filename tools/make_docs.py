@@ -86,6 +86,7 @@ def _format_rule(op: Op, rule: Rule) -> str:
         ("fix", rule.fix),
         ("noticed by", f"{rule.enforced_by}: {NOTICED[rule.enforced_by]}"),
         ("reads", ", ".join(format_code(name) for name in rule.reads)),
+        *([("CK Tile", rule.generations)] if rule.generations else []),
         ("passes", f"{_format_overrides(op, rule.good)} on {rule.arch}"),
         ("fails", f"{_format_overrides(op, rule.bad)} on {rule.arch}"),
         ("message", _format_message(op, rule)),
@@ -101,7 +102,7 @@ def _format_overrides(op: Op, overrides: Mapping[str, Any]) -> str:
 
 
 def _format_message(op: Op, rule: Rule) -> str:
-    arch = archs.load(rule.arch)
+    arch = op.load_example_arch(rule)
     values = dict(rule.bad)
     problem = op.problem_type(**{**op.example_problem, **values.pop("problem", {})})
     config = op.make_example(values)

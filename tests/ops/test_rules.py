@@ -9,9 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from strategies import configs
 
 from tilewright import arch as archs
+from tilewright.arch import Arch
+from tilewright.arch.ck_api import CkApi
 from tilewright.ops import OPS
 from tilewright.ops.op import Op
-from tilewright.ops.rule import Rule, find_violations, rule
+from tilewright.ops.rule import Rejection, Rule, find_violations, rule
 
 RULES = [pytest.param(op, r, id=r.code) for op in OPS for r in op.rules]
 FIT_RULES = [pytest.param(op, r, id=r.code) for op in OPS for r in op.fit_rules]
@@ -25,7 +27,7 @@ def fit_example(op: Op, overrides: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize(("op", "r"), RULES)
 def test_a_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -> None:
-    arch = archs.load(r.arch)
+    arch = op.load_example_arch(r)
 
     assert r.find_violation(op.make_example(r.good), arch) is None
     violation = r.find_violation(op.make_example(r.bad), arch)
@@ -35,7 +37,7 @@ def test_a_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -
 
 @pytest.mark.parametrize(("op", "r"), FIT_RULES)
 def test_a_fit_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rule) -> None:
-    arch = archs.load(r.arch)
+    arch = op.load_example_arch(r)
 
     assert r.find_violation(*fit_example(op, r.good), arch) is None
     assert r.find_violation(*fit_example(op, r.bad), arch) is not None
@@ -43,7 +45,7 @@ def test_a_fit_rule_passes_its_good_example_and_fails_its_bad_one(op: Op, r: Rul
 
 @pytest.mark.parametrize(("op", "r"), [*RULES, *FIT_RULES])
 def test_a_rule_is_documented_and_its_message_carries_facts(op: Op, r: Rule) -> None:
-    arch = archs.load(r.arch)
+    arch = op.load_example_arch(r)
     subjects = (*fit_example(op, r.bad), arch) if r in op.fit_rules else (op.make_example(r.bad), arch)
     violation = r.find_violation(*subjects)
 
@@ -100,7 +102,7 @@ def test_rules_read_only_what_they_declare_and_never_fail(op: Op) -> None:
 def test_rules_read_only_what_they_declare_in_their_examples(op: Op, r: Rule, example: str) -> None:
     """Random configs rarely come to the end of a rule, its examples do."""
     recorder = _Recorder(op.make_example(getattr(r, example)))
-    r.check(recorder, archs.load(r.arch))
+    r.check(recorder, op.load_example_arch(r))
     assert recorder.read <= set(r.reads)
 
 
@@ -110,3 +112,21 @@ def test_an_undocumented_rule_is_refused() -> None:
         @rule("X1", "x", reads=(), enforced_by="tilewright", good={}, bad={})
         def undocumented(config: Any, arch: Any) -> None:
             """Says what, but neither why nor how to mend it."""
+
+
+def test_a_rule_of_some_generations_of_ck_applies_to_them_only() -> None:
+    @rule("X1", "x", reads=(), enforced_by="tilewright", good={}, bad={})
+    def check(config: object, arch: Arch) -> Rejection | None:
+        """The config is rejected.
+
+        Why: this is a test.
+        Fix: there is none."""
+        return Rejection("rejected")
+
+    limited = check.limit_generations(since="2025-11", until="2026-06")
+    assert limited.generations == "since 2025-11 and before 2026-06"
+    verdicts = {
+        each: limited.check(object(), archs.load("gfx942", CkApi(each))) is None
+        for each in ("2025-07", "2025-11", "2026-03", "2026-06")
+    }
+    assert verdicts == {"2025-07": True, "2025-11": False, "2026-03": False, "2026-06": True}

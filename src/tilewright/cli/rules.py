@@ -74,6 +74,7 @@ def _to_json(op: Op, rule: Rule) -> dict[str, Any]:
         "fix": rule.fix,
         "enforced_by": rule.enforced_by,
         "reads": list(rule.reads),
+        "ck": {"since": rule.since or None, "until": rule.until or None},
         "about": "config" if rule in op.rules else "config and problem",
         "examples": {"arch": rule.arch, "good": dict(rule.good), "bad": dict(rule.bad)},
     }
@@ -99,6 +100,7 @@ def _print_one(op: Op, rule: Rule) -> None:
             ("fix", rule.fix),
             ("detected by", f"{rule.enforced_by} ({ENFORCERS[rule.enforced_by]})"),
             ("reads", ", ".join(rule.reads)),
+            *([("CK Tile", rule.generations)] if rule.generations else []),
             ("passes", _format_overrides(op, rule.good)),
             ("fails", _format_overrides(op, rule.bad)),
             *_describe_violation(op, rule),
@@ -134,11 +136,9 @@ def _format_other_fields(op: Op, rule: Rule) -> str:
 
 def _describe_violation(op: Op, rule: Rule) -> list[tuple[str, str]]:
     """The rule's message for its failing example, if the rule checks configs alone."""
-    from tilewright import arch as gpus
-
     if rule not in op.rules:
         return []
-    violation = rule.find_violation(op.make_example(rule.bad), gpus.load(rule.arch))
+    violation = rule.find_violation(op.make_example(rule.bad), op.load_example_arch(rule))
     return [] if violation is None else [("", f"→ {violation.message}")]
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.arch.ck_api import CkProbe
+from tilewright import arch as archs
+from tilewright.arch.ck_api import DEFAULT_GENERATION, CkProbe, make_generation_api
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.cost_model.cost import CostModel
@@ -139,6 +140,10 @@ class Op:
     def make_example(self, overrides: Mapping[str, Any] | None = None) -> ConfigBase:
         """The op's example config with some fields changed. Rule examples are such changes."""
         return read_config(self.config_type, {**self.example, **(overrides or {})})
+
+    def load_example_arch(self, rule: Rule) -> Arch:
+        """The GPU of a rule's examples, with a generation of CK Tile that has the rule."""
+        return archs.load(rule.arch, make_generation_api(rule.since or DEFAULT_GENERATION, self.ck_probes))
 
     def parse_tokens(self, arch: str, tokens: list[str], digest: str) -> Kernel:
         """The kernel that the parts of a name describe. The digest must match."""

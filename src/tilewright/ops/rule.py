@@ -59,7 +59,8 @@ class Rule:
 
     `when` names fields and the values with which the rule applies; `check` returns None for all other configs.
     `group_key`, if given, returns a key: the rule has the same verdict for all configs with equal keys. One check then
-    serves many kernels whose fields differ.
+    serves many kernels whose fields differ. `since` and `until` are the first generation of CK Tile with this rule and
+    the first one without it; empty for all.
     """
 
     code: str
@@ -75,6 +76,8 @@ class Rule:
     fix: str
     group_key: Callable[[Any, Arch], Hashable] | None = None
     when: Mapping[str, Values] = field(default_factory=dict)
+    since: str = ""
+    until: str = ""
 
     def find_violation(self, *subjects: object) -> Violation | None:
         """The violation, or None if the rule passes."""
@@ -132,6 +135,21 @@ class Rule:
         return dataclasses.replace(
             self, reads=names, check=_limit_check(self.check, limits), when={**limits, **self.when}
         )
+
+    def limit_generations(self, *, since: str = "", until: str = "") -> Rule:
+        """This rule, only for GPUs whose kernels are compiled with these generations of CK Tile."""
+
+        def check(*subjects: Any) -> Rejection | None:
+            generation = subjects[-1].ck.generation
+            return self.check(*subjects) if since <= generation and (not until or generation < until) else None
+
+        return dataclasses.replace(self, check=check, since=since, until=until)
+
+    @property
+    def generations(self) -> str:
+        """The generations of CK Tile with this rule, in words; empty for all."""
+        limits = [f"since {self.since}"] * bool(self.since) + [f"before {self.until}"] * bool(self.until)
+        return " and ".join(limits)
 
 
 @dataclass(frozen=True, slots=True)
