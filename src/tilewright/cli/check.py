@@ -19,6 +19,7 @@ from tilewright.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from tilewright.arch.spec import Arch
     from tilewright.ops.kernel import Kernel
     from tilewright.ops.rule import Verdict
     from tilewright.ops.suggestions import Suggestion
@@ -54,13 +55,14 @@ def command(ctx: click.Context, subject: str, arch: str | None, settings: tuple[
     answers = list_verdicts(op.rules, kernel.config, spec)
     proposals = suggest_configs(op, kernel.config, spec)
     if as_json:
-        print_json(_to_json(kernel, answers, proposals))
+        print_json(_to_json(kernel, spec, answers, proposals))
     else:
-        _print(kernel, answers, proposals)
+        tree = f" with CK Tile {spec.ck.generation}" if op.ck_probes else ""
+        _print(kernel, f"{kernel.arch}{tree}", answers, proposals)
     ctx.exit(0 if all(answer.passed for answer in answers) else 1)
 
 
-def _to_json(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> dict[str, Any]:
+def _to_json(kernel: Kernel, spec: Arch, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> dict[str, Any]:
     from tilewright.ops.fields import dump_config
     from tilewright.ops.kernel import Kernel
 
@@ -68,6 +70,7 @@ def _to_json(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Sug
         "kernel": kernel.slug,
         "op": kernel.op,
         "arch": kernel.arch,
+        "ck": spec.ck.generation,
         "config": dump_config(kernel.config),
         "legal": all(answer.passed for answer in answers),
         "rules": [_describe_verdict(answer) for answer in answers],
@@ -104,17 +107,17 @@ def _describe_changes(proposal: Suggestion) -> dict[str, Any]:
     }
 
 
-def _print(kernel: Kernel, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> None:
+def _print(kernel: Kernel, target: str, answers: Sequence[Verdict], proposals: Sequence[Suggestion]) -> None:
     click.echo(f"{kernel.slug}\n")
     broken_first = sorted(answers, key=lambda answer: answer.passed)
     print_table(("", "code", "rule", "finding"), [_make_row(answer) for answer in broken_first])
     broken = sum(not answer.passed for answer in answers)
     if not broken:
         passed = format_count(len(answers), "rule")
-        click.echo(f"\n{mark_good('legal:')} {passed} passed on {kernel.arch}.")
+        click.echo(f"\n{mark_good('legal:')} {passed} passed on {target}.")
         return
     rules = format_count(len(answers), "rule")
-    click.echo(f"\n{mark_bad('illegal:')} {broken} of {rules} broken on {kernel.arch}.")
+    click.echo(f"\n{mark_bad('illegal:')} {broken} of {rules} broken on {target}.")
     _print_suggestions(proposals)
 
 

@@ -86,9 +86,10 @@ def command(
     if the op has none. A combination that breaks several rules is counted at the first of them.
     """
     from tilewright import arch as gpus
+    from tilewright.arch.ck_api import find_current_api
 
     named = resolve_subject(subject)
-    op = named.op
+    op, ck = named.op, find_current_api()
     for name in archs:
         gpus.load(name)
     kernel_set = _find_kernel_set(named, settings, set_name, tile_engine)
@@ -100,9 +101,11 @@ def command(
     elapsed = time.perf_counter() - started
     counts = {report.arch: _count_by_value(op, field, report) for report in reports}
     if as_json:
-        print_json(_to_json(reports, names, field, counts, elapsed))
+        print_json({"ck": ck.generation, **_to_json(reports, names, field, counts, elapsed)})
         return
-    _print(op, reports, field, counts, elapsed)
+    _print(op, reports, field, counts)
+    tree = f" for CK Tile {ck.generation}" if op.ck_probes else ""
+    click.echo(f"\ncounted in {elapsed:.2f} s{tree}")
     for line in _explain_empty_values(op, kernel_set, field, reports):
         click.echo(line)
     for name, slugs in names.items():
@@ -201,7 +204,7 @@ def _to_json(
     return {"archs": spaces, "elapsed_s": round(elapsed, 3)}
 
 
-def _print(op: Op, reports: list[SetReport], field: str, counts: dict[str, dict[str, int]], elapsed: float) -> None:
+def _print(op: Op, reports: list[SetReport], field: str, counts: dict[str, dict[str, int]]) -> None:
     columns = [report.arch for report in reports]
     rows: list[tuple[str, ...]] = [("", "all combinations", *(f"{r.raw:,}" for r in reports))]
     removed = [report.removed for report in reports]
@@ -218,4 +221,3 @@ def _print(op: Op, reports: list[SetReport], field: str, counts: dict[str, dict[
     if any(report.kernels != report.legal for report in reports):
         rows.append(("", "distinct kernels", *(f"{r.kernels:,}" for r in reports)))
     print_table(("code", "rule", *columns), rows, numbers=columns, whole=("code", *columns))
-    click.echo(f"\ncounted in {elapsed:.2f} s")
