@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ci_kernels import LIST, STORE, change_source, format_name, read_list
+from ci_kernels import LIST, STORE, change_source, format_name, read_list, strip_name
 from tilewright.base import knobs
 from tilewright.building.builder import build_compile_jobs, build_kernels
 from tilewright.building.compile_costs import costs_file
@@ -83,7 +83,7 @@ def _compiled_outside_the_list(config: pytest.Config) -> list[str]:
     """Kernels of shipped ops that were compiled since the session began and are not in the list."""
     shipped = tuple(f"{op.name}-" for op in OPS)
     slugs = recorded_costs()[config.stash[_RECORDED] :]
-    bare = {name.partition("+")[0] for name in _listed()}
+    bare = {strip_name(name) for name in _listed()}
     return sorted({slug for slug in slugs if slug.startswith(shipped) and slug not in bare})
 
 

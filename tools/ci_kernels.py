@@ -24,6 +24,7 @@ from statistics import fmean
 
 import platformdirs
 
+from ck_trees import TREES, use_tree
 from tilewright import arch as archs
 from tilewright.building.builder import BuildResult, build_compile_jobs
 from tilewright.building.compile_costs import read_costs
@@ -40,7 +41,8 @@ SAMPLES = LIST.parent / "compile" / "samples"
 STORE = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
 HEAD = """\
 # The kernels that CI builds before its first test; see tools/ci_kernels.py.
-# CPU seconds of a compile (0: not measured), then the kernel's name; after `+` the name of a changed text.
+# CPU seconds of a compile (0: not measured), then the kernel's name; after `+` the name of a changed text, after `@`
+# that of a CK tree in ../shared/ck.
 """
 # Texts with which a launcher rejects problems, and replacements with which it accepts them: tests use these to show
 # that the launcher is right. Each text occurs once in a kernel's sources.
@@ -58,24 +60,38 @@ CHANGES = {
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """A kernel in the list. Its name is a slug, followed by `+` and a key of CHANGES if its source is changed."""
+    """A kernel in the list.
+
+    Its name is a slug, followed by `+` and a key of CHANGES if its source is changed, or by `@` and the name of the CK
+    tree that it is compiled with.
+    """
 
     name: str
     cpu_s: float = dataclasses.field(default=0.0, compare=False)
 
     @property
     def kernel(self) -> Kernel:
-        return parse_kernel(self.name.partition("+")[0])
+        return parse_kernel(strip_name(self.name))
+
+    @property
+    def tree(self) -> str:
+        """The CK tree, or an empty string for the fetched one."""
+        return self.name.partition("@")[2]
 
     @property
     def source(self) -> KernelSource:
-        _, _, change = self.name.partition("+")
+        _, _, change = self.name.partition("@")[0].partition("+")
         source = render_unchecked(self.kernel)
         return change_source(source, change) if change else source
 
 
-def format_name(kernel: Kernel, change: str = "") -> str:
-    return f"{kernel.slug}+{change}" if change else kernel.slug
+def format_name(kernel: Kernel, change: str = "", tree: str = "") -> str:
+    return f"{kernel.slug}{f'+{change}' if change else ''}{f'@{tree}' if tree else ''}"
+
+
+def strip_name(name: str) -> str:
+    """The kernel's slug in the name of an entry."""
+    return name.partition("@")[0].partition("+")[0]
 
 
 def change_source(source: KernelSource, change: str) -> KernelSource:
@@ -100,7 +116,7 @@ def write_list(entries: Iterable[Entry]) -> None:
 
 
 def build_list(entries: Sequence[Entry], jobs: int | None = None) -> BuildResult:
-    """Build the kernels of the list without checking rules: the bad examples must fail."""
+    """Build the kernels of the list with the headers in use, without checking rules: the bad examples must fail."""
     toolchain = find_toolchain()
     # On a new machine, the store has no record of costs, so the order follows the costs in the list.
     ordered = sorted(entries, key=lambda entry: -entry.cpu_s)
@@ -198,12 +214,23 @@ def main() -> int:
             Entry(name).kernel  # noqa: B018  (an unknown name is an error)
         write_list([*entries, *(Entry(name) for name in options.names)])
     else:
-        done = build_list(entries, options.jobs)
-        print(
-            f"{len(done.units)} kernels: {done.compiled} compiled, {len(done.failures)} rejected by the compiler, "
-            f"{done.wall_s:.0f} s, {done.warm_cpu_s:.0f} CPU s of them for precompiled headers"
-        )
+        print_build(build_list([entry for entry in entries if not entry.tree], options.jobs))
+        for tree in sorted({entry.tree for entry in entries if entry.tree}):
+            if not (TREES / tree).is_dir():
+                print(f"{TREES / tree} does not exist: the kernels of this CK tree are not built")
+                continue
+            with use_tree(TREES / tree):
+                print_build(build_list([entry for entry in entries if entry.tree == tree], options.jobs), tree)
     return 0
+
+
+def print_build(done: BuildResult, tree: str = "") -> None:
+    """Print the numbers of a build."""
+    print(
+        f"{len(done.units)} kernels{f' with CK {tree}' if tree else ''}: {done.compiled} compiled, "
+        f"{len(done.failures)} rejected by the compiler, {done.wall_s:.0f} s, "
+        f"{done.warm_cpu_s:.0f} CPU s of them for precompiled headers"
+    )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ck_trees import ABSENT, NEWER, TREES
 from tilewright import arch as archs
 from tilewright.arch.ck_api import (
     DEFAULT_API,
@@ -23,7 +24,6 @@ from tilewright.building.ck_headers import fetch_ck
 from tilewright.building.ck_tree import probe_header, probe_tree, read_template_parameters, require_api
 from tilewright.ops import list_ops
 
-NEWER = Path(__file__).parents[2].parent / "shared" / "ck" / "2026-06-30" / "include"
 PROBE = CkProbe(
     "problem",
     "ck_tile/problem.hpp",
@@ -113,9 +113,9 @@ def test_the_fetched_tree_is_of_the_default_generation() -> None:
     assert tree.failures == {}
 
 
-@pytest.mark.skipif(not NEWER.is_dir(), reason="needs the CK tree of 2026 in ../shared")
+@pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)
 def test_the_newer_tree_is_recognised_by_all_ops() -> None:
-    tree = probe_tree(NEWER)
+    tree = probe_tree(TREES / NEWER / "include")
     assert tree.failures == {}
     assert tree.api.generation == "2026-06"
     changed = {name for name, _ in tree.api.changes}

@@ -9,24 +9,22 @@ they run on their trials on the emulated device in strict mode. Rejected ones mu
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import tilewright as tw
+from ck_trees import use_tree
 from tests.proof.op_sections import write_sections
 from tests.proof.truth import Case, draw_cases, judge
 from tilewright import arch as archs
-from tilewright.arch.ck_api import find_current_api
-from tilewright.base.knobs import CK_PATH
 from tilewright.building.builder import build_compile_jobs
 from tilewright.building.ck_headers import fetch_ck
 from tilewright.building.compile_job import CompileJob
 from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.tiers import Tiers
 from tilewright.building.toolchain import find_toolchain
 from tilewright.codegen.render import render_unchecked
 from tilewright.dispatch.plan import get_execution
@@ -45,25 +43,12 @@ class Result:
     finding: str
 
 
-@contextmanager
-def use_tree(folder: Path) -> Iterator[str]:
-    """Use the CK headers of a folder meanwhile; yield their generation."""
-    before = os.environ.get(CK_PATH.name)
-    os.environ[CK_PATH.name] = str(folder)
-    try:
-        yield find_current_api().generation
-    finally:
-        if before is None:
-            del os.environ[CK_PATH.name]
-        else:
-            os.environ[CK_PATH.name] = before
-
-
-def run_tree(cases: Sequence[Case], jobs: int) -> list[Result]:
+def run_tree(cases: Sequence[Case], jobs: int, tiers: Tiers | None = None) -> list[Result]:
     """Compile all cases with the headers in use, compare them with the rules, and run the accepted ones."""
     toolchain = find_toolchain()
     known = [_expect(case) for case in cases]
-    built = build_compile_jobs([CompileJob(render_unchecked(c.kernel), toolchain) for c in cases], jobs=jobs).results
+    units = [CompileJob(render_unchecked(case.kernel), toolchain) for case in cases]
+    built = build_compile_jobs(units, jobs=jobs, tiers=tiers).results
     results = []
     for case in known:
         entry = built[case.kernel]

@@ -1,0 +1,38 @@
+"""Kernels with the CK headers of 2026: they compile as the rules predict, and compute right in strict mode.
+
+CI tests the kernels of its list that are marked with this tree. `make trees` compares a larger sample with two trees;
+its results are in docs/ck-generations.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ci_kernels import STORE, Entry, read_list
+from ck_trees import ABSENT, NEWER, TREES, use_tree
+from tests.proof.trees import run_tree
+from tests.proof.truth import Case
+from tilewright.building.store.tiers import Tiers
+from tilewright.ops import OPS
+
+pytestmark = [pytest.mark.compile, pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)]
+LISTED = [entry for entry in read_list() if entry.tree == NEWER]
+
+
+@pytest.fixture(autouse=True)
+def newer_tree() -> Iterator[str]:
+    with use_tree(TREES / NEWER) as generation:
+        yield generation
+
+
+@pytest.mark.parametrize("entry", LISTED, ids=lambda entry: entry.kernel.slug)
+def test_a_kernel_is_as_the_rules_say(entry: Entry) -> None:
+    (result,) = run_tree([Case(entry.kernel, "computes")], 1, Tiers(STORE))
+    assert result.finding == ""
+    assert result.said != "computes", "an accepted kernel must have run"
+
+
+def test_the_list_has_kernels_of_every_op() -> None:
+    assert {entry.kernel.op for entry in LISTED} == {op.name for op in OPS if op.ck_probes}
