@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.candidates import STARS
+from tilewright.ops.block_gemm.ck_probes import CK_PROBES
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
@@ -82,6 +83,7 @@ OP = Op(
     shorthands={"dtype": DTYPE},
     template=_HERE / "kernel.hip.j2",
     headers=source.HEADERS,
+    ck_probes=CK_PROBES,
     support={**source.SUPPORT, **format_header(CALL)},
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),

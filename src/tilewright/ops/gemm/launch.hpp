@@ -4,7 +4,8 @@
 //   name                        the kernel's slug
 //   ADataType to CLayout        types and layouts of A, B and C
 //   Partitioner, BasePipeline   CK Tile's mapping of work-groups to tiles, and its loop arithmetic
-//   Instance<hot, tail, store>  CK Tile's kernel for one form of the loop over K and one way to store C
+//   Instance<hot, tail, store>  CK Tile's kernel for one form of the loop over K and one way to store C; with CK Tile of
+//                               2026 a plain Instance, which chooses both on the device, and no BasePipeline
 //   num_d, blocks_per_cu, batched, preshuffle, permute_n, split_k, persistent, block_m, block_n, mma_n, mma_k
 //                               fields of its config
 //   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
@@ -20,6 +21,7 @@
 #include <utility>
 
 #include "tilewright_call.hpp"
+#include "tilewright_ck_api.h"
 #include "tilewright_gemm.h"
 
 namespace tilewright_gemm {
@@ -29,6 +31,30 @@ using tilewright_call::fail;
 template <typename D>
 struct Launcher
 {
+#ifdef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
+    // CK Tile deals out whole mma tiles along K: some parts get one more than the others, the last also gets the rest.
+    static int check_splits(const tw_gemm_args& args)
+    {
+        const int64_t tiles  = args.k / D::mma_k;
+        const bool only_last  = tiles % args.k_batch == args.k_batch - 1; // has so few tiles
+        const int64_t least  = tiles / args.k_batch * D::mma_k + (only_last ? args.k % D::mma_k : 0);
+        if(least < 1)
+            return fail(TW_UNSUPPORTED, "K = %lld leaves nothing for one of %lld splits", args.k, args.k_batch);
+        if(D::Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(least)) < D::least_steps)
+            return fail(TW_UNSUPPORTED, "K = %lld takes fewer than %lld steps", args.k, D::least_steps);
+        return TW_OK;
+    }
+
+    // Calls `act` with the instance, which computes all problems.
+    template <typename Act>
+    static int with_instance(const tw_gemm_args&, const Act& act)
+    {
+        return act(typename D::Instance{});
+    }
+
+    // Names the instance: all that the device pass needs of the host code.
+    static void name_instances() { name_instance<typename D::Instance>(); }
+#else
     // The part of K that one split works on, and the form of its loop.
     struct Split
     {
@@ -47,6 +73,55 @@ struct Launcher
         const bool hot_loop = steps != D::unlooped && D::BasePipeline::BlockHasHotloop(steps);
         return {size, steps, hot_loop, D::BasePipeline::GetBlockLoopTailNum(steps)};
     }
+
+    // All splits run one compiled loop body, so they must agree in its form.
+    static int check_splits(const tw_gemm_args& args)
+    {
+        const Split first = split_of(args, 0);
+        const Split last  = split_of(args, args.k_batch - 1);
+        if(last.size < 1)
+            return fail(TW_UNSUPPORTED, "K = %lld leaves nothing for the last of %lld splits", args.k, args.k_batch);
+        if(first.hot_loop != last.hot_loop || first.tail != last.tail)
+            return fail(TW_UNSUPPORTED, "K = %lld splits unevenly into %lld parts", args.k, args.k_batch);
+        if(first.steps < D::least_steps || last.steps < D::least_steps)
+            return fail(TW_UNSUPPORTED, "K = %lld takes fewer than %lld steps", args.k, D::least_steps);
+        return TW_OK;
+    }
+
+    // Calls `act` with the one instance that computes this problem.
+    template <typename Act>
+    static int with_instance(const tw_gemm_args& args, const Act& act)
+    {
+        using Store      = ck_tile::memory_operation_enum;
+        int status       = TW_OK;
+        const Split part = split_of(args, 0);
+        D::BasePipeline::TailHandler(
+            [&](auto hot_loop, auto tail) {
+                if constexpr(D::split_k)
+                    if(args.k_batch > 1)
+                    {
+                        status = act(typename D::template Instance<hot_loop.value, tail.value, Store::atomic_add>{});
+                        return;
+                    }
+                status = act(typename D::template Instance<hot_loop.value, tail.value, Store::set>{});
+            },
+            part.hot_loop, part.tail);
+        return status;
+    }
+
+    // Names every instance that with_instance can choose, in the same order: all that the device pass needs of the host code.
+    static void name_instances()
+    {
+        using Store = ck_tile::memory_operation_enum;
+        D::BasePipeline::TailHandler(
+            [](auto hot_loop, auto tail) {
+                if constexpr(D::split_k)
+                    name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::atomic_add>>();
+                name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::set>>();
+            },
+            true, ck_tile::TailNumber::Full);
+    }
+#endif
 
     // Elements from the first of a matrix to behind its last.
     template <typename Layout>
@@ -115,15 +190,8 @@ struct Launcher
             return fail(TW_UNSUPPORTED, "k_batch is %lld but this kernel was built without split-K", args->k_batch);
         if(!D::batched && args->batch > 1)
             return fail(TW_UNSUPPORTED, "batch is %lld but this kernel is not batched", args->batch);
-        // All splits run one compiled loop body, so they must agree in its form.
-        const Split first = split_of(*args, 0);
-        const Split last  = split_of(*args, args->k_batch - 1);
-        if(last.size < 1)
-            return fail(TW_UNSUPPORTED, "K = %lld leaves nothing for the last of %lld splits", args->k, args->k_batch);
-        if(first.hot_loop != last.hot_loop || first.tail != last.tail)
-            return fail(TW_UNSUPPORTED, "K = %lld splits unevenly into %lld parts", args->k, args->k_batch);
-        if(first.steps < D::least_steps || last.steps < D::least_steps)
-            return fail(TW_UNSUPPORTED, "K = %lld takes fewer than %lld steps", args->k, D::least_steps);
+        if(const int status = check_splits(*args); status != TW_OK)
+            return status;
         if(D::preshuffle && (args->n % D::mma_n != 0 || args->k % D::mma_k != 0))
             return fail(TW_UNSUPPORTED, "a preshuffled B has whole matrix tiles, not n x k = %lld x %lld", args->n, args->k);
         if(D::preshuffle && args->stride_b != args->k)
@@ -171,40 +239,6 @@ struct Launcher
     }
 
     static auto host_args(const tw_gemm_args& args) { return host_args(args, std::make_index_sequence<D::num_d>{}); }
-
-    // Calls `act` with the one instance that computes this problem.
-    template <typename Act>
-    static int with_instance(const tw_gemm_args& args, const Act& act)
-    {
-        using Store      = ck_tile::memory_operation_enum;
-        int status       = TW_OK;
-        const Split part = split_of(args, 0);
-        D::BasePipeline::TailHandler(
-            [&](auto hot_loop, auto tail) {
-                if constexpr(D::split_k)
-                    if(args.k_batch > 1)
-                    {
-                        status = act(typename D::template Instance<hot_loop.value, tail.value, Store::atomic_add>{});
-                        return;
-                    }
-                status = act(typename D::template Instance<hot_loop.value, tail.value, Store::set>{});
-            },
-            part.hot_loop, part.tail);
-        return status;
-    }
-
-    // Names every instance that with_instance can choose, in the same order: all that the device pass needs of the host code.
-    static void name_instances()
-    {
-        using Store = ck_tile::memory_operation_enum;
-        D::BasePipeline::TailHandler(
-            [](auto hot_loop, auto tail) {
-                if constexpr(D::split_k)
-                    name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::atomic_add>>();
-                name_instance<typename D::template Instance<hot_loop.value, tail.value, Store::set>>();
-            },
-            true, ck_tile::TailNumber::Full);
-    }
 
     template <typename K>
     static void name_instance()
