@@ -18,6 +18,7 @@ from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
 from tilewright.ops.grouped_conv.call import CALL
+from tilewright.ops.grouped_conv.ck_probes import CK_PROBES
 from tilewright.ops.grouped_conv.config import DIRECTIONS, INPUTS, NDIMS, PIPELINES, Config
 from tilewright.ops.grouped_conv.estimate import COST
 from tilewright.ops.grouped_conv.fit import FIT_RULES
@@ -108,6 +109,7 @@ OP = Op(
     },
     template=_HERE / "kernel.hip.j2",
     headers=source.HEADERS,
+    ck_probes=CK_PROBES,
     support={**source.SUPPORT, **format_header(CALL)},
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),

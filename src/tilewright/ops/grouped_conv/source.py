@@ -33,6 +33,7 @@ SUPPORT = {
     "tilewright_grouped_conv_args.hpp": _HERE / "launch_args.hpp",
     "tilewright_grouped_conv_implicit.hpp": _HERE / "implicit_gemm.hpp",
     "tilewright_grouped_conv_plain.hpp": _HERE / "plain_gemm.hpp",
+    "tilewright_grouped_conv_one_instance.hpp": _HERE / "one_instance.hpp",
     "tilewright_grouped_conv_launch.hpp": _HERE / "launch.hpp",
 }
 # Pipelines with an implementation that chooses its loop on the device (operator() with has_hot_loop and tail_number).
@@ -87,6 +88,8 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
         "pipeline_adapter": _choose_pipeline_adapter(config),
+        # Since 2026, CK Tile's kernels choose their loop themselves, and comp_async is wrong about 3 steps.
+        "three_steps": config.pipeline == "comp_async" and not config.explicit_gemm,
         # The first of compv5's two waves has the result.
         "first_wave": config.pipeline == "compv5",
         "epilogue": config.epilogue,
