@@ -12,6 +12,7 @@ import sys
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.ck_probes import chooses_on_device
 from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.grouped_conv.config import Config
@@ -25,6 +26,9 @@ from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 # CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in
 # core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may be larger than that.
 MAX_BYTES = 2**31
+# IsSupportedArgument in grouped_convolution/kernel/grouped_convolution_backward_weight_kernel.hpp of 2026.
+MAX_NARROW_PARTS = 128
+MIN_COMPV6_STEPS = 4
 _SPLIT = {"direction": "backward_weight", "vector": (8, 8, 8), "split_k": True}
 _COMPV6 = {**_SPLIT, "pipeline": "compv6"}
 _BF16 = {**_SPLIT, **expand_dtype("bf16"), "specialization": "filter1x1_stride1_pad0", "explicit_gemm": True}
@@ -92,7 +96,7 @@ def check_alignment(config: Config, problem: Problem, arch: Arch) -> Rejection |
     bad={"problem": {"k_batch": 2}},
 )
 def check_split_k(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """k_batch above 1 needs a kernel with split-K; a plain GEMM also needs parts that use the same loop.
+    """k_batch above 1 needs a kernel with split-K; before 2026-06 a plain GEMM also needs parts that use the same loop.
 
     Why: only a split-K kernel contains the instances that add the parts atomically, and all parts of a plain GEMM run
     one compiled loop, which is chosen for the first part.
@@ -103,7 +107,8 @@ def check_split_k(config: Config, problem: Problem, arch: Arch) -> Rejection | N
         return None
     if not config.split_k:
         return Rejection(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
-    if not config.explicit_gemm:
+    # Since 2026, every part chooses its loop itself.
+    if not config.explicit_gemm or chooses_on_device(arch.ck):
         return None
     whole, last = part_sizes(compute_gemm_sizes(problem).k, problem.k_batch, config.mma.k)
     if last < 1 or -(-whole // config.block.k) != -(-last // config.block.k):
@@ -158,12 +163,16 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     needed = resources.least_steps(config.pipeline)
     if config.explicit_gemm or problem.k_batch == 1:
         return None
-    # All parts have the same number of steps, some of them beyond the end.
-    step = problem.k_batch * config.block.k
-    steps = -(-problem.n * math.prod(problem.output_size) // step)
+    steps = _count_steps(config, problem)
     if steps >= needed:
         return None
     return Rejection(f"a part of the sum takes {steps} step of {config.block.k}, the kernel needs {needed}", "block")
+
+
+def _count_steps(config: Config, problem: Problem) -> int:
+    """The steps along K of each part of a weight gradient's sum. All parts have the same number, some beyond the end."""
+    step = problem.k_batch * config.block.k
+    return -(-problem.n * math.prod(problem.output_size) // step)
 
 
 @rule(
@@ -188,6 +197,64 @@ def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejecti
     if rows % config.block.m == 0:
         return None
     return Rejection(f"{rows} output channels are not a multiple of block m = {config.block.m}", "block")
+
+
+@rule(
+    "S516",
+    "too-many-parts",
+    reads=("mma", "dtype_c", "two_stage", "explicit_gemm"),
+    when={"split_k": True},
+    enforced_by="supports",
+    good={**_SPLIT, "problem": {"direction": "backward_weight", "k_batch": 8, "n": 1, "input_size": "8x16"}},
+    bad={**_SPLIT, "problem": {"direction": "backward_weight", "k_batch": 9, "n": 1, "input_size": "8x16"}},
+)
+def check_part_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
+    """A sum has at most as many parts as mma steps, and a convolution at most 128 parts of a result other than fp32.
+
+    Why: CK Tile rejects a k_batch that leaves some work-groups without a part, and one for which additions in a narrow
+    type become inaccurate.
+
+    Fix: use a smaller k_batch, or two stages, which add in fp32.
+    """
+    steps = -(-compute_gemm_sizes(problem).k // config.mma.k)
+    if problem.k_batch > steps:
+        return Rejection(f"k_batch is {problem.k_batch}, the sum has {steps} steps of {config.mma.k}", "mma")
+    stored = ImplicitGemm(config).dtype_c
+    if not config.explicit_gemm and stored != "fp32" and problem.k_batch > MAX_NARROW_PARTS:
+        return Rejection(
+            f"k_batch is {problem.k_batch}, results in {stored} have up to {MAX_NARROW_PARTS} parts", "two_stage", True
+        )
+    return None
+
+
+check_part_count = check_part_count.limit_generations(since="2026-06")
+
+
+@rule(
+    "S517",
+    "short-sum",
+    reads=("block",),
+    when={"direction": "backward_weight", "pipeline": "compv6", "explicit_gemm": False},
+    enforced_by="supports",
+    good={**_COMPV6, "problem": {"direction": "backward_weight", "n": 1, "input_size": "8x16"}},
+    bad={**_COMPV6, "problem": {"direction": "backward_weight", "n": 1, "input_size": "8x12"}},
+)
+def check_sum_length(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
+    """compv6 needs at least four steps along K for a gradient of the weights.
+
+    Why: CK Tile rejects fewer, because a single step is computed incorrectly, and two or three are slow.
+
+    Fix: use a smaller k_batch, a kernel with a smaller block k, or another pipeline.
+    """
+    steps = _count_steps(config, problem)
+    if steps >= MIN_COMPV6_STEPS:
+        return None
+    return Rejection(
+        f"a part of the sum takes {steps} steps of {config.block.k}, CK Tile needs {MIN_COMPV6_STEPS}", "block"
+    )
+
+
+check_sum_length = check_sum_length.limit_generations(since="2026-06")
 
 
 @rule(

@@ -45,7 +45,7 @@ check_buffers = one_of(
     bad={**_EXAMPLE, "pipeline": "compv4"},
     why="with two buffers, CK Tile's kernel reads the length of a tile window, which windows do not provide.",
     fix="use mem or compv3.",
-)
+).limit_generations(until="2026-06")
 check_loop = one_of(
     "P331",
     "backward-data-loop",
@@ -61,7 +61,7 @@ check_loop = one_of(
     "of one launch have sums of different lengths. mem and compv3 choose the form of their loop at run time; the "
     "others are compiled for one form.",
     fix="use mem or compv3.",
-)
+).limit_generations(until="2026-06")
 
 
 @rule(
