@@ -15,13 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from test_build_ck_headers import GOOD, make_wheel
+from test_build_ck_fetch import GOOD, make_wheel
 
 from tilewright.base.errors import ToolchainError
 from tilewright.building import package_index
-from tilewright.building.ck_headers import PACKAGE, WHEEL
+from tilewright.building.ck_trees import DEFAULT_TREE, PINNED_TREES
 from tilewright.building.package_index import PYPI, WantedFile, download_file, read_index_settings
 
+PACKAGE, WHEEL = PINNED_TREES[DEFAULT_TREE].package, PINNED_TREES[DEFAULT_TREE].file
 SOURCES = Path(package_index.__file__).parents[2]
 
 
@@ -101,10 +102,12 @@ def fetched(wheel: bytes, folder: Path) -> bytes:
 
 PROGRAM = """
 import importlib.util, sys
-from tilewright.building import ck_headers
+from dataclasses import replace
+from tilewright.building import ck_fetch, ck_trees
 assert importlib.util.find_spec("pip") is None
-ck_headers.WHEEL_SHA256 = sys.argv[1]
-print(ck_headers.fetch_ck())
+pinned = replace(ck_trees.PINNED_TREES["2025-11"], sha256=sys.argv[1])
+ck_trees.PINNED_TREES = {"2025-11": pinned}
+print(ck_fetch.fetch_ck().folder)
 """
 
 

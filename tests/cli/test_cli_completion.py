@@ -44,6 +44,7 @@ def complete(line: str) -> list[str]:
         ("check fmha -s pipeline=compv", []),
         ("rules R40", ["R401"]),
         ("rules lds-o", ["lds-overflow"]),
+        ("toolchain fetch-ck --tree 2025-0", ["2025-07"]),
     ],
 )
 def test_values(line: str, values: list[str]) -> None:

@@ -13,7 +13,9 @@ import pytest
 from click.testing import Result
 
 from tilewright.arch.occupancy import Occupancy
-from tilewright.building import ck_headers, toolchain
+from tilewright.building import ck_fetch, toolchain
+from tilewright.building.ck_headers import find_ck_component
+from tilewright.building.ck_trees import FetchedTree
 from tilewright.building.code_object import KernelResources
 from tilewright.building.discover import Component
 from tilewright.building.inspect import Inspection, KernelInspection
@@ -68,12 +70,93 @@ def test_doctor_says_what_is_used_and_how_to_get_the_rest(
     }
 
 
-def test_fetch_ck(monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result], run_json: Callable[..., Any]) -> None:
-    monkeypatch.setattr(ck_headers, "fetch_ck", lambda *, tools: Path(f"/ck/{tools}"))
-    monkeypatch.setattr(ck_headers, "read_manifest", lambda _: {"files": {"include": 1200}})
-    document = run_json("toolchain", "fetch-ck", "--tools")
-    assert document == {"folder": "/ck/True", "files": {"include": 1200}}
-    assert "1,200 files in include/" in run("toolchain", "fetch-ck").stdout
+@pytest.mark.parametrize(
+    ("words", "call"),
+    [
+        ([], ("fetch_ck", "2025-11", False)),
+        (["--tools"], ("fetch_ck", "2025-11", True)),
+        (["--tree", "2025-07"], ("fetch_ck", "2025-07", False)),
+        (["--folder", "/ck"], ("copy_ck", Path("/ck"), "", False)),
+        (["--folder", "/ck", "--name", "mine", "--tools"], ("copy_ck", Path("/ck"), "mine", True)),
+        (["--git", "URL", "--commit", "ab"], ("clone_ck", "URL", "ab", "", "", False)),
+        (
+            ["--git", "URL", "--commit", "ab", "--subfolder", "d", "--name", "n"],
+            ("clone_ck", "URL", "ab", "d", "n", False),
+        ),
+    ],
+)
+def test_fetch_ck(
+    words: list[str],
+    call: tuple[Any, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[..., Result],
+    run_json: Callable[..., Any],
+) -> None:
+    tree = FetchedTree("2025-11", Path("/ck/2025-11"), {"package": "p", "version": "1"}, {"include": 1200})
+    calls: list[tuple[Any, ...]] = []
+
+    def record(name: str) -> Callable[..., FetchedTree]:
+        def fetch(*arguments: Any, tools: bool) -> FetchedTree:
+            calls.append((name, *arguments, tools))
+            return tree
+
+        return fetch
+
+    for name in ("fetch_ck", "copy_ck", "clone_ck"):
+        monkeypatch.setattr(ck_fetch, name, record(name))
+    assert run_json("toolchain", "fetch-ck", *words) == tree.to_json()
+    assert calls == [call]
+    shown = run("toolchain", "fetch-ck", *words).stdout
+    assert "2025-11, p 1" in shown and "1,200 files in include/" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--tree", "2025-07", "--folder", "/ck"], "--tree and --folder exclude each other"),
+        (["--folder", "/ck", "--git", "URL", "--commit", "ab"], "--folder and --git exclude each other"),
+        (["--git", "URL"], "--git needs --commit."),
+        (["--commit", "ab"], "--commit needs --git."),
+        (["--subfolder", "d"], "--subfolder needs --git."),
+        (["--name", "n"], "--name needs --folder or --git"),
+        (["--tree", "2025-07", "--name", "n"], "--name needs --folder or --git"),
+        (["--tree", "2025-08"], "unknown tree '2025-08'. Did you mean '2025-07'? Known: 2025-11, 2025-07."),
+    ],
+)
+def test_fetch_ck_rejects_options_that_exclude_each_other(
+    words: list[str], message: str, run: Callable[..., Result]
+) -> None:
+    result = run("toolchain", "fetch-ck", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_doctor_lists_the_fetched_trees(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Callable[..., Result], run_json: Callable[..., Any]
+) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    monkeypatch.setenv("TILEWRIGHT_CK", "mine")
+    monkeypatch.setattr(
+        toolchain,
+        "survey_toolchains",
+        lambda: Survey((NO_ROCM,), (CXX,), find_ck_component(None), "gpu-less", "no ROCm"),
+    )
+    assert "fetched CK trees: none" in run("doctor").stdout
+    for name in ("mine", "other", "unfinished"):
+        (tmp_path / "ck" / name / "include" / "ck_tile").mkdir(parents=True)
+        (tmp_path / "ck" / name / "include" / "ck_tile" / "a.hpp").write_text(name)
+    for name in ("mine", "other"):
+        (tmp_path / "ck" / name / "manifest.json").write_text('{"files": {"include": 1}}')
+    assert "fetched CK trees: mine (current), other\n" in run("doctor").stdout
+    listed = run_json("doctor")["ck_trees"]
+    assert [(tree["name"], tree["current"], tree["files"]) for tree in listed] == [
+        ("mine", True, {"include": 1}),
+        ("other", False, {"include": 1}),
+    ]
+    (tmp_path / "ck" / "other" / "manifest.json").write_text("[]")
+    shown = run("doctor").stdout
+    assert "mine (current), other (damaged)" in shown and "must be an object" in shown
+    assert "problem" in run_json("doctor")["ck_trees"][1]
 
 
 def test_source_needs_no_compiler(

@@ -76,12 +76,13 @@ CXX: Knob[Path | None] = Knob(
     None,
     "The clang++ (or amdclang++) that compiles kernels. Default: found automatically.",
 )
-CK_PATH: Knob[Path | None] = Knob(
+CK_PATH: Knob[str | None] = Knob(
     "TILEWRIGHT_CK",
-    "folder",
-    _parse_path,
+    "folder or tree",
+    _parse_text,
     None,
-    "A composable_kernel checkout or install whose `include/ck_tile` is used instead of the downloaded headers.",
+    "A composable_kernel checkout or install whose `include/ck_tile` is used instead of the default tree, or the name "
+    "of a fetched tree.",
 )
 CACHE_DIR: Knob[Path | None] = Knob(
     "TILEWRIGHT_CACHE",

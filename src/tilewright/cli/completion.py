@@ -1,4 +1,4 @@
-"""Completion of values in a shell: GPUs, devices, ops, kernel sets, config fields and rules.
+"""Completion of values in a shell: GPUs, devices, ops, kernel sets, CK trees, config fields and rules.
 
 Each function is the `shell_complete` of a click parameter. Modules with the values are imported
 inside, since most commands are not started for completion.
@@ -52,6 +52,13 @@ def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str
     """Ops, built-in sets and files."""
     named = [*complete_ops(ctx, param, incomplete), *complete_sets(ctx, param, incomplete)]
     return [*named, CompletionItem(incomplete, type="file")]
+
+
+def complete_trees(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of pinned CK trees."""
+    from tilewright.building.ck_trees import PINNED_TREES
+
+    return _select(PINNED_TREES, incomplete)
 
 
 def complete_settings(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -18,6 +18,7 @@ from tilewright.cli.output import (
     print_json,
     print_table,
 )
+from tilewright.cli.toolchain import mark_tree
 
 if TYPE_CHECKING:
     from tilewright.building.discover import Component
@@ -46,6 +47,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
             {
                 "complete": complete,
                 **_to_json(found),
+                "ck_trees": _list_trees(found),
                 "devices": _find_devices(),
                 "plugins": _find_plugins(),
                 **_find_settings(ctx),
@@ -53,6 +55,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         )
     else:
         _print(found, complete)
+        _print_trees(found)
         _print_devices()
         _print_plugins()
         _print_settings(ctx)
@@ -86,6 +89,23 @@ def _to_json(found: Survey) -> dict[str, Any]:
         for kind, part in _list_components(found)
     ]
     return {"chosen": found.chosen, "reason": found.reason, "components": parts}
+
+
+def _list_trees(found: Survey) -> list[dict[str, Any]]:
+    """The fetched trees of CK Tile's headers."""
+    from tilewright.building.ck_trees import list_fetched_trees
+
+    return [{**tree.to_json(), "current": tree.include == found.ck.path} for tree in list_fetched_trees()]
+
+
+def _print_trees(found: Survey) -> None:
+    from tilewright.building.ck_trees import list_fetched_trees
+
+    trees = list_fetched_trees()
+    click.echo(f"  fetched CK trees: {', '.join(mark_tree(tree, found.ck.path) for tree in trees) or 'none'}")
+    for tree in trees:
+        if tree.problem:
+            click.echo(f"  {mark_bad('damaged')} {tree.problem}")
 
 
 def _find_devices() -> dict[str, Any]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilewright.cli.command import Command, CommandGroup
+from tilewright.cli.completion import complete_trees
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import add_json_option, print_facts, print_heading, print_json
 from tilewright.cli.progress import report_progress
+
+if TYPE_CHECKING:
+    from tilewright.building.ck_trees import FetchedTree
 
 
 @click.group(cls=CommandGroup, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --gpu gfx942"))
@@ -21,22 +26,75 @@ def command() -> None:
 @command.command(
     "fetch-ck",
     cls=Command,
-    examples=("tilewright toolchain fetch-ck", "tilewright toolchain fetch-ck --tools"),
+    examples=(
+        "tilewright toolchain fetch-ck",
+        "tilewright toolchain fetch-ck --tree 2025-07",
+        "tilewright toolchain fetch-ck --folder ~/composable_kernel --name mine",
+        "tilewright toolchain fetch-ck --git https://github.com/ROCm/composable_kernel --commit SHA",
+    ),
 )
+@click.option("--tree", metavar="NAME", shell_complete=complete_trees, help="Download this pinned tree.")
+@click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="Copy the tree in this folder.")
+@click.option("--git", "address", metavar="ADDRESS", help="Fetch the tree from this git repository, with your git.")
+@click.option("--commit", metavar="SHA", help="The commit of the git repository, as a complete hash.")
+@click.option("--subfolder", metavar="DIR", help="The folder of the tree in the git repository, if not the top one.")
+@click.option("--name", metavar="NAME", help="Name of a copied or git tree, if not the folder's or the commit's.")
 @click.option("--tools", is_flag=True, help="Also fetch CK's tile_engine.")
 @add_json_option
-def fetch_headers(tools: bool, as_json: bool) -> None:
-    """Download CK Tile's headers (about 40 MB) into the cache, once."""
-    from tilewright.building.ck_headers import fetch_ck, read_manifest
+def fetch_headers(
+    *,
+    tree: str | None,
+    folder: Path | None,
+    address: str | None,
+    commit: str | None,
+    subfolder: str | None,
+    name: str | None,
+    tools: bool,
+    as_json: bool,
+) -> None:
+    """Get a tree of CK Tile's headers into the cache, once.
 
+    Without options, this is the default tree, a download of about 40 MB. Trees are kept side by side:
+    set TILEWRIGHT_CK to a tree's name to use it. `tilewright toolchain show` lists them.
+    """
+    from tilewright.building import ck_fetch
+    from tilewright.building.ck_trees import DEFAULT_TREE
+
+    _check_source(tree=tree, folder=folder, git=address, commit=commit, subfolder=subfolder, name=name)
     with report_progress(as_json=as_json):
-        folder = fetch_ck(tools=tools)
-    manifest = read_manifest(folder)
+        if folder is not None:
+            found = ck_fetch.copy_ck(folder, name or "", tools=tools)
+        elif address is not None:
+            found = ck_fetch.clone_ck(address, commit or "", subfolder or "", name or "", tools=tools)
+        else:
+            found = ck_fetch.fetch_ck(tree or DEFAULT_TREE, tools=tools)
     if as_json:
-        print_json({"folder": str(folder), **manifest})
+        print_json(found.to_json())
         return
-    files = ", ".join(f"{count:,} files in {part}/" for part, count in manifest["files"].items())
-    print_facts([("folder", str(folder)), ("has", files)])
+    files = ", ".join(f"{count:,} files in {part}/" for part, count in found.files.items())
+    print_facts([("tree", str(found)), ("folder", str(found.folder)), ("has", files)])
+
+
+def mark_tree(tree: FetchedTree, current: Path | None) -> str:
+    """The name of a fetched tree, marked if its headers are the current ones or its manifest is damaged."""
+    if tree.problem:
+        return f"{tree.name} (damaged)"
+    return f"{tree.name} (current)" if tree.include == current else tree.name
+
+
+def _check_source(**given: object) -> None:
+    """Raise a usage error for options that exclude or need each other."""
+    options = [f"--{name}" for name, value in given.items() if value is not None]
+    sources = [option for option in options if option in ("--tree", "--folder", "--git")]
+    if len(sources) > 1:
+        raise click.UsageError(f"{' and '.join(sources)} exclude each other: a tree has one source.")
+    if "--git" in options and "--commit" not in options:
+        raise click.UsageError("--git needs --commit.")
+    for option in ("--commit", "--subfolder"):
+        if option in options and "--git" not in options:
+            raise click.UsageError(f"{option} needs --git.")
+    if "--name" in options and sources not in (["--folder"], ["--git"]):
+        raise click.UsageError("--name needs --folder or --git: pinned trees have names.")
 
 
 @command.command(
@@ -47,11 +105,12 @@ def fetch_headers(tools: bool, as_json: bool) -> None:
 @make_gpu_option("arch", "Also show the compiler flags for this GPU.")
 @add_json_option
 def print_toolchain(arch: str | None, as_json: bool) -> None:
-    """Show the current toolchain.
+    """Show the current toolchain, and the fetched trees of CK Tile's headers.
 
-    If there is none, `tilewright doctor` lists the missing parts.
+    If there is no toolchain, `tilewright doctor` lists the missing parts.
     """
     from tilewright import arch as gpus
+    from tilewright.building.ck_trees import list_fetched_trees
     from tilewright.building.toolchain import find_toolchain
 
     spec = gpus.load(arch) if arch else None
@@ -68,10 +127,13 @@ def print_toolchain(arch: str | None, as_json: bool) -> None:
         "CK headers": str(found.ck_include),
         "HIP version": found.hip_version,
     }
+    trees = list_fetched_trees()
     if as_json:
         keyed = {name.lower().replace(" ", "_"): value for name, value in facts.items()}
+        keyed["ck_trees"] = [{**tree.to_json(), "current": tree.include == found.ck_include} for tree in trees]
         print_json({**keyed, "device_flags": list(flags)} if spec else keyed)
         return
+    facts["CK trees"] = ", ".join(mark_tree(tree, found.ck_include) for tree in trees) or "none"
     print_facts((name, str(value or "missing (optional)")) for name, value in facts.items())
     if spec:
         print_heading(f"Device flags for {spec.name}")
