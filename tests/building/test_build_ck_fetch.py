@@ -21,8 +21,8 @@ import pytest
 
 from tilewright.base import events
 from tilewright.base.errors import FileFormatError, ToolchainError, UnknownValueError
-from tilewright.building import ck_fetch, ck_headers, ck_trees
-from tilewright.building.ck_trees import DEFAULT_TREE, PINNED_TREES, PinnedTree
+from tilewright.building import ck_cache, ck_fetch, ck_headers
+from tilewright.building.ck_cache import DEFAULT_TREE, PINNED_TREES, PinnedTree
 
 WHEEL = PINNED_TREES[DEFAULT_TREE]
 SDIST = PINNED_TREES["2025-07"]
@@ -69,7 +69,7 @@ def make_sdist(path: Path, files: dict[str, str], link: str | None = None) -> Pa
 def pin(patch: pytest.MonkeyPatch, tree: PinnedTree, archive: Path) -> None:
     """Pins another file for a tree."""
     pinned = replace(tree, sha256=hashlib.sha256(archive.read_bytes()).hexdigest(), size=archive.stat().st_size)
-    patch.setattr(ck_trees, "PINNED_TREES", {**ck_trees.PINNED_TREES, tree.name: pinned})
+    patch.setattr(ck_cache, "PINNED_TREES", {**ck_cache.PINNED_TREES, tree.name: pinned})
 
 
 class FakeIndex:
@@ -128,7 +128,7 @@ def test_fetch_takes_the_headers_only_and_a_second_call_does_nothing(index: Fake
     assert [type(e).__name__ for e in seen] == ["Started", *["Advanced"] * 3, "Finished"]
     manifest = json.loads((tree.folder / "manifest.json").read_text())
     assert manifest["name"] == "2025-11"
-    assert manifest["source"] == ck_trees.PINNED_TREES["2025-11"].source
+    assert manifest["source"] == ck_cache.PINNED_TREES["2025-11"].source
     assert manifest["files"] == {"include": 2}
     assert ck_fetch.fetch_ck() == tree
     assert index.downloads == 1
@@ -144,7 +144,7 @@ def test_an_sdist_is_unpacked_next_to_the_other_tree(
     assert sorted(p.name for p in tree.folder.iterdir()) == ["include", "manifest.json", "tile_engine"]
     assert tree.files == {"include": 2, "tile_engine": 1}
     assert str(tree) == "2025-07, flash-attn 2.8.3.post2"
-    assert [found.name for found in ck_trees.list_fetched_trees()] == ["2025-07", "2025-11"]
+    assert [found.name for found in ck_cache.list_fetched_trees()] == ["2025-07", "2025-11"]
     assert ck_headers.find_ck_component(None).version == "2025-11, amd-aiter 0.1.7.post2.dev18"
     clean_knobs.setenv("TILEWRIGHT_CK", "2025-07")
     found = ck_headers.find_ck_component(None)
@@ -200,7 +200,7 @@ def test_another_file_than_expected_is_rejected(clean_knobs: pytest.MonkeyPatch,
     wheel = make_wheel(tmp_path / "ck.whl", GOOD)
     serve(clean_knobs, wheel)
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    clean_knobs.setattr(ck_trees, "PINNED_TREES", PINNED_TREES)
+    clean_knobs.setattr(ck_cache, "PINNED_TREES", PINNED_TREES)
     match = rf"has sha256 {found}, expected {WHEEL.sha256}.*\({wheel.stat().st_size:,} bytes instead of 40,189,929\)"
     with pytest.raises(ToolchainError, match=match):
         ck_fetch.fetch_ck()
@@ -253,7 +253,7 @@ def test_a_broken_manifest_is_named(index: FakeIndex) -> None:
     with pytest.raises(FileFormatError, match=r"must be an object, got .*; delete .*2025-11 and run"):
         ck_fetch.fetch_ck()
     assert "manifest.json" in ck_headers.find_ck_component(None).problem
-    (listed,) = ck_trees.list_fetched_trees()
+    (listed,) = ck_cache.list_fetched_trees()
     assert "must be an object" in listed.problem
 
 

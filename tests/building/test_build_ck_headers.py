@@ -8,7 +8,7 @@ import pytest
 from test_build_ck_fetch import GOOD, leftovers, make_tree, make_wheel, serve
 
 from tilewright.base.errors import ToolchainError
-from tilewright.building import ck_fetch, ck_headers, ck_trees
+from tilewright.building import ck_cache, ck_fetch, ck_headers
 
 
 def test_tools_are_added_to_fetched_headers(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_tools_of_a_checkout(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) ->
 def test_a_manifest_from_before_trees_had_sources(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = make_tree(tmp_path / "cache" / "ck" / "0.1.7.post2.dev18")
     (home / "manifest.json").write_text('{"wheel": "a.whl", "sha256": "ab", "files": {"include": 1}}')
-    (tree,) = ck_trees.list_fetched_trees()
+    (tree,) = ck_cache.list_fetched_trees()
     assert (str(tree), tree.source) == ("0.1.7.post2.dev18", {})
     clean_knobs.setenv("TILEWRIGHT_CK", tree.name)
     assert ck_headers.find_ck_component(None).path == home / "include"
@@ -57,7 +57,7 @@ def test_a_folder_is_copied(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> 
         ck_fetch.copy_ck(mine)
     other = ck_fetch.copy_ck(mine, "later")
     assert (other.include / "ck_tile" / "core.hpp").read_text() == "// changed"
-    assert [found.name for found in ck_trees.list_fetched_trees()] == ["2026-06-30", "later"]
+    assert [found.name for found in ck_cache.list_fetched_trees()] == ["2026-06-30", "later"]
 
 
 def test_a_folder_without_a_tree_is_rejected(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:

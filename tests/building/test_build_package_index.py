@@ -19,7 +19,7 @@ from test_build_ck_fetch import GOOD, make_wheel
 
 from tilewright.base.errors import ToolchainError
 from tilewright.building import package_index
-from tilewright.building.ck_trees import DEFAULT_TREE, PINNED_TREES
+from tilewright.building.ck_cache import DEFAULT_TREE, PINNED_TREES
 from tilewright.building.package_index import PYPI, WantedFile, download_file, read_index_settings
 
 PACKAGE, WHEEL = PINNED_TREES[DEFAULT_TREE].package, PINNED_TREES[DEFAULT_TREE].file
@@ -103,10 +103,10 @@ def fetched(wheel: bytes, folder: Path) -> bytes:
 PROGRAM = """
 import importlib.util, sys
 from dataclasses import replace
-from tilewright.building import ck_fetch, ck_trees
+from tilewright.building import ck_fetch, ck_cache
 assert importlib.util.find_spec("pip") is None
-pinned = replace(ck_trees.PINNED_TREES["2025-11"], sha256=sys.argv[1])
-ck_trees.PINNED_TREES = {"2025-11": pinned}
+pinned = replace(ck_cache.PINNED_TREES["2025-11"], sha256=sys.argv[1])
+ck_cache.PINNED_TREES = {"2025-11": pinned}
 print(ck_fetch.fetch_ck().folder)
 """
 

@@ -20,7 +20,7 @@ from tilewright.arch.ck_api import (
 )
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_tree
-from tilewright.building.ck_headers import fetch_ck
+from tilewright.building.ck_fetch import fetch_ck
 from tilewright.building.ck_tree import probe_header, probe_tree, read_template_parameters, require_api
 from tilewright.ops import list_ops
 
@@ -108,7 +108,7 @@ def test_a_gpu_has_the_api_that_it_is_loaded_with() -> None:
 
 
 def test_the_fetched_tree_is_of_the_default_generation() -> None:
-    tree = probe_tree(fetch_ck() / "include")
+    tree = probe_tree(fetch_ck().include)
     assert tree.api == DEFAULT_API
     assert tree.failures == {}
 

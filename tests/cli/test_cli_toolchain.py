@@ -14,8 +14,8 @@ from click.testing import Result
 
 from tilewright.arch.occupancy import Occupancy
 from tilewright.building import ck_fetch, toolchain
+from tilewright.building.ck_cache import FetchedTree
 from tilewright.building.ck_headers import find_ck_component
-from tilewright.building.ck_trees import FetchedTree
 from tilewright.building.code_object import KernelResources
 from tilewright.building.discover import Component
 from tilewright.building.inspect import Inspection, KernelInspection

@@ -16,7 +16,7 @@ import tilewright as tw
 from tilewright.arch.load import DATA, load_file
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import UnsupportedError
-from tilewright.building import ck_trees
+from tilewright.building import ck_cache
 from tilewright.building.compile_costs import costs_file, read_costs
 from tilewright.building.pack.manifest import read_manifest
 from tilewright.building.store.local import Store
@@ -355,7 +355,7 @@ PLAIN_KINDS: Mapping[str, Kind] = {
     ),
     "pack's manifest": Kind(_json("manifest.json", _pack), read_manifest),
     "manifest of sources": Kind(_json("manifest.json", _generated), read_kernel_folder),
-    "manifest of headers": Kind(_json("manifest.json", lambda: {"files": {"include": 3}}), ck_trees.read_tree),
+    "manifest of headers": Kind(_json("manifest.json", lambda: {"files": {"include": 3}}), ck_cache.read_tree),
     "costs": Kind(_write_costs, _load_costs),
     "kernel's name": Kind(_write_slug, _load_slug),
     "table of measurements": Kind(_write_measurements, _load_measurements),

@@ -21,7 +21,7 @@ from tests.proof.op_sections import write_sections
 from tests.proof.truth import Case, draw_cases, judge
 from tilewright import arch as archs
 from tilewright.building.builder import build_compile_jobs
-from tilewright.building.ck_headers import fetch_ck
+from tilewright.building.ck_fetch import fetch_ck
 from tilewright.building.compile_job import CompileJob
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.tiers import Tiers
@@ -132,7 +132,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="the Markdown file to update with these ops")
     options = parser.parse_args()
-    trees = [fetch_ck(), *(folder.resolve() for folder in options.tree)]
+    trees = [fetch_ck().folder, *(folder.resolve() for folder in options.tree)]
     found = {name: run_op(find_op(name), trees, options) for name in options.op or names}
     if options.out:
         write_sections(options.out, HEAD, {name: section for name, (section, _) in found.items()})

@@ -104,7 +104,7 @@ def find_current_api() -> CkApi:
 
 
 @functools.cache
-def _find_tree_api(ck: Path | None, rocm: Path) -> CkApi:  # noqa: ARG001  (the environment that the result depends on)
+def _find_tree_api(ck: str | None, rocm: Path) -> CkApi:  # noqa: ARG001  (the environment that the result depends on)
     # By name: the toolchain is a higher layer, and ops declare the probes.
     found: CkApi = importlib.import_module("tilewright.building.ck_tree").find_used_api()
     return found

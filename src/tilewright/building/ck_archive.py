@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
-from tilewright.building.ck_trees import PinnedTree
+from tilewright.building.ck_cache import PinnedTree
 from tilewright.building.process import read_tool_output
 
 DOWNLOAD_TIMEOUT_S = 900.0  # 40 MB at 50 kB/s

@@ -16,7 +16,7 @@ from tilewright.base.errors import ToolchainError
 from tilewright.base.events import Advance, report_task
 from tilewright.base.shared_files import hold_lock, lock_unused
 from tilewright.building.ck_archive import DOWNLOAD_TIMEOUT_S, check_digest, download_archive, unpack_archive
-from tilewright.building.ck_trees import (
+from tilewright.building.ck_cache import (
     DEFAULT_TREE,
     FETCH,
     HEADERS,

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from tilewright.base.errors import ToolchainError
 from tilewright.base.events import Advance
-from tilewright.building.ck_trees import HEADERS
+from tilewright.building.ck_cache import HEADERS
 from tilewright.building.package_index import remove_password
 from tilewright.building.process import run_command
 

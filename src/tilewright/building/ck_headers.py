@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tilewright.base import knobs
 from tilewright.base.errors import FileFormatError, ToolchainError
-from tilewright.building.ck_trees import (
+from tilewright.building.ck_cache import (
     DEFAULT_TREE,
     FETCH,
     HEADERS,

@@ -56,7 +56,7 @@ def complete_kernels(ctx: click.Context, param: click.Parameter, incomplete: str
 
 def complete_trees(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of pinned CK trees."""
-    from tilewright.building.ck_trees import PINNED_TREES
+    from tilewright.building.ck_cache import PINNED_TREES
 
     return _select(PINNED_TREES, incomplete)
 

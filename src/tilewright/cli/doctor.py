@@ -93,13 +93,13 @@ def _to_json(found: Survey) -> dict[str, Any]:
 
 def _list_trees(found: Survey) -> list[dict[str, Any]]:
     """The fetched trees of CK Tile's headers."""
-    from tilewright.building.ck_trees import list_fetched_trees
+    from tilewright.building.ck_cache import list_fetched_trees
 
     return [{**tree.to_json(), "current": tree.include == found.ck.path} for tree in list_fetched_trees()]
 
 
 def _print_trees(found: Survey) -> None:
-    from tilewright.building.ck_trees import list_fetched_trees
+    from tilewright.building.ck_cache import list_fetched_trees
 
     trees = list_fetched_trees()
     click.echo(f"  fetched CK trees: {', '.join(mark_tree(tree, found.ck.path) for tree in trees) or 'none'}")

@@ -15,7 +15,7 @@ from tilewright.cli.output import add_json_option, print_facts, print_heading, p
 from tilewright.cli.progress import report_progress
 
 if TYPE_CHECKING:
-    from tilewright.building.ck_trees import FetchedTree
+    from tilewright.building.ck_cache import FetchedTree
 
 
 @click.group(cls=CommandGroup, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --gpu gfx942"))
@@ -58,7 +58,7 @@ def fetch_headers(
     set TILEWRIGHT_CK to a tree's name to use it. `tilewright toolchain show` lists them.
     """
     from tilewright.building import ck_fetch
-    from tilewright.building.ck_trees import DEFAULT_TREE
+    from tilewright.building.ck_cache import DEFAULT_TREE
 
     _check_source(tree=tree, folder=folder, git=address, commit=commit, subfolder=subfolder, name=name)
     with report_progress(as_json=as_json):
@@ -110,7 +110,7 @@ def print_toolchain(arch: str | None, as_json: bool) -> None:
     If there is no toolchain, `tilewright doctor` lists the missing parts.
     """
     from tilewright import arch as gpus
-    from tilewright.building.ck_trees import list_fetched_trees
+    from tilewright.building.ck_cache import list_fetched_trees
     from tilewright.building.toolchain import find_toolchain
 
     spec = gpus.load(arch) if arch else None

@@ -1,4 +1,4 @@
-"""Trees of CK Tile's headers: the pinned ones, and those in the cache, side by side, each with a manifest.
+"""Trees of CK Tile's headers in the cache, side by side, each with a manifest; and the pinned ones to fetch.
 
 A tree is a folder with `include/ck_tile`, as a checkout of composable_kernel has it, and optionally `tile_engine`.
 """
