@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.block_gemm.ck_probes import chooses_on_device
 from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 
 PIPELINE_TYPES = {
@@ -59,6 +60,7 @@ DOUBLE_LDS = ("compv4", "comp_async", "preshufflev2")
 SINGLE_LDS = tuple(name for name in PIPELINE_TYPES if name not in DOUBLE_LDS)
 SMALL_STEP = 24  # matrix operations
 MAX_ACCESS_BYTES = 16  # widest load or store of a lane
+PADDED_BANKS, BANK_BYTES = 64, 4  # of LDS
 
 
 def block_threads(config: BlockGemmConfig, arch: Arch) -> int:
@@ -117,10 +119,21 @@ def vector_d(config: BlockGemmConfig) -> int:
 
 
 def staged_tiles(config: BlockGemmConfig, arch: Arch) -> int:
-    """mma tiles along m that the cshuffle epilogue packs into one store, if the wave has that many
-    (NumMXdlPerWavePerShuffle in epilogue/cshuffle_epilogue.hpp)."""
-    per_lane = max(1, config.mma.m * config.mma.n // arch.wave_size)
-    return max(1, vector_c(config) // per_lane)
+    """mma tiles along m that the cshuffle epilogue stages at a time, if the wave has that many
+    (NumMXdlPerWavePerShuffle in epilogue/cshuffle_epilogue.hpp).
+
+    Small tiles are packed until they fill one store of a lane. CK Tile of 2026 stages one of them, but as many large
+    tiles as a lane has stores in each, if they fit into LDS and the pipeline has one buffer.
+    """
+    mma, waves = config.mma, config.waves
+    per_lane = max(1, mma.m * mma.n // arch.wave_size)
+    vector = vector_c(config)
+    if not chooses_on_device(arch.ck):
+        return max(1, vector // per_lane)
+    tiles = max(1, per_lane // vector)
+    rows = mma.m * waves.m * min(tiles, max(1, config.block.m // (mma.m * waves.m)))
+    size = rows * mma.n * waves.n * find_dtype(config.dtype_c).storage_bytes
+    return 1 if config.pipeline in DOUBLE_LDS or size > arch.lds.bytes else tiles
 
 
 def shuffle_tile(config: BlockGemmConfig, arch: Arch) -> tuple[int, int]:
@@ -130,9 +143,17 @@ def shuffle_tile(config: BlockGemmConfig, arch: Arch) -> tuple[int, int]:
     repeats = min(staged_tiles(config, arch), max(1, block.m // (mma.m * waves.m)))
     rows = mma.m * waves.m * repeats
     columns = mma.n * waves.n
+    if stages_whole_rows(config, arch):
+        columns *= max(1, block.n // columns)
     if block.m % rows or block.n % columns:
-        rows = mma.m * waves.m
+        rows, columns = mma.m * waves.m, mma.n * waves.n
     return rows, columns
+
+
+def stages_whole_rows(config: BlockGemmConfig, arch: Arch) -> bool:
+    """Whether the cshuffle epilogue stages all columns of the block at a time: since 2026 for eight waves on GPUs with
+    waves of 64 (EightWave)."""
+    return chooses_on_device(arch.ck) and arch.wave_size == 64 and config.waves.m * config.waves.n == 8
 
 
 def pipeline_lds_bytes(config: BlockGemmConfig) -> int:
@@ -153,13 +174,28 @@ def epilogue_lds_bytes(config: BlockGemmConfig, arch: Arch) -> int:
     if config.epilogue == "default":
         return 0
     rows, columns = shuffle_tile(config, arch)
-    return rows * columns * find_dtype(config.dtype_c).storage_bytes
+    size = find_dtype(config.dtype_c).storage_bytes
+    return rows * columns * size + _staged_padding(rows, columns * size, arch)
+
+
+def _staged_padding(rows: int, row_bytes: int, arch: Arch) -> int:
+    """Bytes between the staged rows of C. CK Tile of 2026 puts a word between lines of all banks on a GPU with 64 banks
+    (MakeLdsBlockDescriptor)."""
+    if not chooses_on_device(arch.ck) or arch.lds.banks != PADDED_BANKS:
+        return 0
+    rows_per_line = max(1, PADDED_BANKS * BANK_BYTES // row_bytes)
+    if rows_per_line * row_bytes % (2 * BANK_BYTES):
+        return 0
+    return (rows // rows_per_line - 1) * BANK_BYTES
 
 
 def lds_bytes(config: BlockGemmConfig, arch: Arch) -> int:
     """Bytes of LDS of one work-group. Pipeline and epilogue use the same memory, one after the other."""
-    buffer = max(pipeline_lds_bytes(config), epilogue_lds_bytes(config, arch))
-    return buffer * 2 if config.pipeline in DOUBLE_LDS else buffer
+    pipeline, epilogue = pipeline_lds_bytes(config), epilogue_lds_bytes(config, arch)
+    if config.pipeline not in DOUBLE_LDS:
+        return max(pipeline, epilogue)
+    # Until 2025 the kernel declares the buffer twice, since 2026 it contains both buffers of the pipeline.
+    return max(pipeline * 2, epilogue) if chooses_on_device(arch.ck) else max(pipeline, epilogue) * 2
 
 
 def matrix_instructions(config: BlockGemmConfig, arch: Arch) -> tuple[str, ...]:
