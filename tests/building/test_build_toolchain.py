@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from ck_samples import write_ck_tree
 from tilewright.base.errors import ToolchainError
-from tilewright.building import ck_headers, discover, flags, toolchain
+from tilewright.building import ck_cache, ck_headers, discover, flags, toolchain
 from tilewright.building.driver import find_version_line
 
 CLANG_VERSION = """\
@@ -121,7 +122,7 @@ def test_rocm_path_to_nowhere_is_an_error_that_names_it(clean_knobs: pytest.Monk
 
 def test_a_whole_rocm_is_used(empty_machine: pytest.MonkeyPatch, tmp_path: Path, cdna3: SimpleNamespace) -> None:
     root = rocm(tmp_path / "opt-rocm")
-    (root / "include" / "ck_tile").mkdir()
+    write_ck_tree(root / "include")
     empty_machine.setenv("PATH", "/usr/bin:/bin")
     empty_machine.setenv("ROCM_PATH", str(root))
     found = toolchain.find_toolchain()
@@ -242,6 +243,8 @@ def test_ck_comes_from_the_knob_then_rocm_then_the_fetched_tree(
     assert "fetch-ck" in ck_headers.find_ck_component(root).fix
     assert f"nor does {root}/include" in ck_headers.find_ck_component(root).problem
     (root / "include" / "ck_tile").mkdir(parents=True)
+    assert "of an unknown generation: the probe" in ck_headers.find_ck_component(root).problem
+    write_ck_tree(root / "include")
     assert ck_headers.find_ck_component(root).path == root / "include"
     clean_knobs.setenv("TILEWRIGHT_CK", str(fetched_ck))
     assert ck_headers.find_ck_component(root).path == fetched_ck / "include"
@@ -254,7 +257,7 @@ def test_headers_of_hip_and_of_the_compiler_are_in_the_identity(
     empty_machine: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     root = rocm(tmp_path / "rocm")
-    (root / "include" / "ck_tile").mkdir()
+    write_ck_tree(root / "include")
     empty_machine.setenv("PATH", "/usr/bin:/bin")
     empty_machine.setenv("ROCM_PATH", str(root))
     seen = [toolchain.find_toolchain().identity()]
@@ -264,3 +267,20 @@ def test_headers_of_hip_and_of_the_compiler_are_in_the_identity(
         seen.append(toolchain.find_toolchain().identity())
     assert len(set(seen)) == len(seen)
     assert str(tmp_path) not in "".join(seen)
+
+
+def test_headers_of_an_unknown_rocm_are_replaced_by_fetched_ones(
+    clean_knobs: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A ROCm with a template parameter that no probe knows works like one without CK."""
+    root = tmp_path / "rocm"
+    header = root / "include" / "ck_tile" / "ops" / "gemm" / "pipeline" / "gemm_pipeline_problem.hpp"
+    write_ck_tree(root / "include")
+    header.write_text(header.read_text().replace("<typename", "<int Future_, typename", 1))
+    fetched = tmp_path / "cache" / "ck" / ck_cache.DEFAULT_TREE
+    write_ck_tree(fetched / "include")
+    (fetched / "manifest.json").write_text('{"files": {"include": 1}}')
+    part = ck_headers.find_ck_component(root)
+    assert part.path == fetched / "include"
+    assert f"because those of {root} are of an unknown generation: the probe" in part.version
+    assert "has Future, compared with 2025-11" in part.version

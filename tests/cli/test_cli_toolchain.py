@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from ck_samples import write_ck_tree
 from tilewright.arch.occupancy import Occupancy
 from tilewright.building import ck_fetch, toolchain
 from tilewright.building.ck_cache import FetchedTree
@@ -55,10 +57,13 @@ def test_doctor_says_what_is_used_and_how_to_get_the_rest(
     found: Survey,
     code: int,
     texts: list[str],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     run: Callable[..., Result],
     run_json: Callable[..., Any],
 ) -> None:
+    if found.ck.path:
+        found = replace(found, ck=replace(found.ck, path=write_ck_tree(tmp_path / "include")))
     monkeypatch.setattr(toolchain, "survey_toolchains", lambda: found)
     result = run("doctor")
     assert result.exit_code == code
@@ -131,6 +136,24 @@ def test_fetch_ck_rejects_options_that_exclude_each_other(
     assert message in result.stderr
 
 
+def test_doctor_names_the_probe_of_an_unknown_tree(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Callable[..., Result], run_json: Callable[..., Any]
+) -> None:
+    include = write_ck_tree(tmp_path / "include")
+    for header in include.rglob("*.hpp"):
+        header.write_text(header.read_text().replace("<typename", "<int Future_, typename"))
+    ck = replace(CK, path=include)
+    monkeypatch.setattr(toolchain, "survey_toolchains", lambda: Survey((NO_ROCM,), (CXX,), ck, "gpu-less", "no ROCm"))
+    shown = run("doctor")
+    assert shown.exit_code == 1
+    assert "generation of CK Tile: unknown" in shown.stdout
+    assert "unusable for gemm: the probe" in shown.stdout
+    assert "has Future, compared with" in shown.stdout
+    found = run_json("doctor", code=1)["ck"]
+    assert found["generation"] is None
+    assert "gemm" in found["unusable"]
+
+
 def test_doctor_lists_the_fetched_trees(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Callable[..., Result], run_json: Callable[..., Any]
 ) -> None:
@@ -143,8 +166,7 @@ def test_doctor_lists_the_fetched_trees(
     )
     assert "fetched CK trees: none" in run("doctor").stdout
     for name in ("mine", "other", "unfinished"):
-        (tmp_path / "ck" / name / "include" / "ck_tile").mkdir(parents=True)
-        (tmp_path / "ck" / name / "include" / "ck_tile" / "a.hpp").write_text(name)
+        write_ck_tree(tmp_path / "ck" / name / "include")
     for name in ("mine", "other"):
         (tmp_path / "ck" / name / "manifest.json").write_text('{"files": {"include": 1}}')
     assert "fetched CK trees: mine (current), other\n" in run("doctor").stdout

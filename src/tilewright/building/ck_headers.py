@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from tilewright.base import knobs
@@ -55,13 +57,19 @@ def find_ck_component(rocm: Path | None) -> Component:
     try:
         if configured is not None:
             return _find_configured(configured)
+        unknown = ""
         if rocm is not None and _has_ck(rocm / HEADERS):
-            return _make_component(rocm / HEADERS, _read_version(rocm / HEADERS))
+            unknown = _find_difference(rocm / HEADERS)
+            if not unknown:
+                return _make_component(rocm / HEADERS, _read_version(rocm / HEADERS))
         tree = find_fetched_tree(DEFAULT_TREE)
     except FileFormatError as error:
         return _make_component(None, problem=str(error))
     if tree is not None:
-        return _make_component(tree.include, str(tree))
+        instead = f", because those of {rocm} are of an unknown generation: {unknown}" if unknown else ""
+        return _make_component(tree.include, f"{tree}{instead}")
+    if unknown:
+        return _make_component(None, problem=f"{rocm}/include is of an unknown generation: {unknown}")
     places = f"{get_tree_folder(DEFAULT_TREE)} does not hold them" + (f", nor does {rocm}/include" if rocm else "")
     return _make_component(None, problem=f"{places}{_list_others()}")
 
@@ -98,6 +106,13 @@ def _list_others() -> str:
 
 def _make_component(path: Path | None, version: str = "", problem: str = "", fix: str = FETCH) -> Component:
     return Component("ck", "CK Tile headers", path, version, problem, fix)
+
+
+def _find_difference(include: Path) -> str:
+    """The difference of a tree from all known generations; empty if it can be used for every op that has probes."""
+    # By name: ops declare the probes, and the emulator, which looks for its compiler here, must work without ops.
+    failures: Mapping[str, str] = importlib.import_module("tilewright.building.ck_tree").probe_tree(include).failures
+    return next(iter(failures.values()), "")
 
 
 def _has_ck(include: Path) -> bool:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from tilewright.arch.ck_api import DEFAULT_API, CkApi, CkForm, CkProbe, list_generations, make_api
 from tilewright.base.errors import ToolchainError
+from tilewright.base.knobs import CK_PATH
 from tilewright.ops import list_ops
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -21,6 +23,16 @@ class CkTree:
 
     api: CkApi
     failures: Mapping[str, str]
+    ops: frozenset[str]  # those with probes
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the tree cannot be used for any op that has probes."""
+        return bool(self.ops) and self.failures.keys() >= self.ops
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON for reports."""
+        return {"generation": None if self.is_unknown else self.api.generation, "unusable": dict(self.failures)}
 
 
 def find_used_api() -> CkApi:
@@ -37,9 +49,14 @@ def find_used_api() -> CkApi:
 def require_api(op: str, include: Path) -> CkApi:
     """The API of the CK headers in a folder. Raises `ToolchainError` if an op cannot be compiled with them."""
     tree = probe_tree(include)
-    if op in tree.failures:
-        raise ToolchainError(f"{op} cannot be compiled with CK Tile's headers in {include}: {tree.failures[op]}")
-    return tree.api
+    if op not in tree.failures:
+        return tree.api
+    known = ", ".join(list_generations(probe for each in list_ops() for probe in each.ck_probes))
+    raise ToolchainError(
+        f"{op} cannot be compiled with CK Tile's headers in {include}: {tree.failures[op]}. "
+        f"Known generations of CK Tile: {known}. Set {CK_PATH.name} to a tree of one of these, or unset it and run: "
+        "tilewright toolchain fetch-ck"
+    )
 
 
 def probe_tree(include: Path) -> CkTree:
@@ -47,16 +64,14 @@ def probe_tree(include: Path) -> CkTree:
     probes = {probe.name: probe for op in list_ops() for probe in op.ck_probes}
     answers = {name: probe_header(probe, include) for name, probe in probes.items()}
     found = {name: answer.name for name, answer in answers.items() if isinstance(answer, CkForm)}
-    known = ", ".join(list_generations(probes.values()))
     failures = {}
     for op in list_ops():
-        failed = [answers[probe.name] for probe in op.ck_probes]
-        if told := [each for each in failed if isinstance(each, str)]:
-            failures[op.name] = (
-                f"{'; '.join(told)}. Known generations of CK Tile: {known}. "
-                "Set TILEWRIGHT_CK to a tree of these, or unset it and run: tilewright toolchain fetch-ck"
-            )
-    return CkTree(make_api(found, probes.values()), failures)
+        told = [answer for probe in op.ck_probes if isinstance(answer := answers[probe.name], str)]
+        if told:
+            more = f" ({len(told)} of its {len(op.ck_probes)} probes fail)" if len(told) > 1 else ""
+            failures[op.name] = f"{told[0]}{more}"
+    asked = frozenset(op.name for op in list_ops() if op.ck_probes)
+    return CkTree(make_api(found, probes.values()), failures, asked)
 
 
 def probe_header(probe: CkProbe, include: Path) -> CkForm | str:

@@ -21,6 +21,7 @@ from tilewright.cli.output import (
 from tilewright.cli.toolchain import mark_tree
 
 if TYPE_CHECKING:
+    from tilewright.building.ck_tree import CkTree
     from tilewright.building.discover import Component
     from tilewright.building.toolchain import Survey
 
@@ -38,15 +39,18 @@ def command(ctx: click.Context, as_json: bool) -> None:
     defaults. Warns of environment variables that are probably misspelt. The exit code is 1 if
     kernels cannot be compiled.
     """
+    from tilewright.building.ck_tree import probe_tree
     from tilewright.building.toolchain import survey_toolchains
 
     found = survey_toolchains()
-    complete = found.chosen is not None and not found.ck.blocks
+    tree = None if found.ck.path is None else probe_tree(found.ck.path)
+    complete = found.chosen is not None and not found.ck.blocks and not (tree and tree.is_unknown)
     if as_json:
         print_json(
             {
                 "complete": complete,
                 **_to_json(found),
+                "ck": None if tree is None else tree.to_json(),
                 "ck_trees": _list_trees(found),
                 "devices": _find_devices(),
                 "plugins": _find_plugins(),
@@ -55,6 +59,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         )
     else:
         _print(found, complete)
+        _print_generation(tree)
         _print_trees(found)
         _print_devices()
         _print_plugins()
@@ -96,6 +101,15 @@ def _list_trees(found: Survey) -> list[dict[str, Any]]:
     from tilewright.building.ck_cache import list_fetched_trees
 
     return [{**tree.to_json(), "current": tree.include == found.ck.path} for tree in list_fetched_trees()]
+
+
+def _print_generation(tree: CkTree | None) -> None:
+    """The generation of the CK headers, and the ops that cannot be compiled with them."""
+    if tree is None:
+        return
+    click.echo(f"  generation of CK Tile: {'unknown' if tree.is_unknown else tree.api.generation}")
+    for op, why in tree.failures.items():
+        click.echo(f"  {mark_bad('unusable')} for {op}: {why}")
 
 
 def _print_trees(found: Survey) -> None:

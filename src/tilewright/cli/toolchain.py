@@ -111,6 +111,7 @@ def print_toolchain(arch: str | None, as_json: bool) -> None:
     """
     from tilewright import arch as gpus
     from tilewright.building.ck_cache import list_fetched_trees
+    from tilewright.building.ck_tree import probe_tree
     from tilewright.building.toolchain import find_toolchain
 
     spec = gpus.load(arch) if arch else None
@@ -125,6 +126,7 @@ def print_toolchain(arch: str | None, as_json: bool) -> None:
         "bundler": str(found.bundler) if found.bundler else None,
         "device libraries": str(found.bitcode_dir),
         "CK headers": str(found.ck_include),
+        "CK generation": probe_tree(found.ck_include).to_json()["generation"] or "unknown",
         "HIP version": found.hip_version,
     }
     trees = list_fetched_trees()
