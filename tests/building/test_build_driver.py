@@ -132,9 +132,7 @@ def test_the_hidden_inputs_that_changed_code(monkeypatch: pytest.MonkeyPatch) ->
 def test_libraries_know_no_folder_of_rocm() -> None:
     toolchain = SimpleNamespace(kind=ROCM, rocm_path=Path("/home/alice/rocm"))
     words = Toolchain.link_flags(toolchain)
-    assert "-L/home/alice/rocm/lib" in words
-    assert not [word for word in words if "rpath" in word]
-    assert Toolchain.link_key_flags(toolchain) == tuple(word.replace("/home/alice/rocm", "<rocm>") for word in words)
+    assert not [word for word in words if "rpath" in word or "amdhip64" in word or "/home/alice" in word]
 
 
 PLAIN = "#include <hip/hip_runtime.h>\n#ifdef EVIL\n#error EVIL\n#endif\n__global__ void k() {}\n"

@@ -112,7 +112,7 @@ def test_the_recipe_and_the_gpu(base: CompileJob, monkeypatch: pytest.MonkeyPatc
 
 def test_flags_of_a_key_have_no_folders() -> None:
     arch: Arch = archs.load("gfx942")
-    words = (*TOOLCHAIN.key_flags(arch), *TOOLCHAIN.host_key_flags(), *TOOLCHAIN.link_key_flags())
+    words = (*TOOLCHAIN.key_flags(arch), *TOOLCHAIN.host_key_flags(), *TOOLCHAIN.link_flags())
     assert not any("/nowhere" in word or str(ROOT) in word for word in words)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -73,9 +72,7 @@ def test_one_library_per_gpu_with_exactly_its_kernels(
         assert exports(library) == {"tw_pack_table", *functions}
         assert dynamic(library, "SONAME") == {f"libmine_{gpu}.so"} == {library.name}
         assert dynamic(library, "RPATH") == dynamic(library, "RUNPATH") == set()
-        needed = dynamic(library, "NEEDED")
-        assert [name for name in needed if name.startswith("libamdhip64.so")]
-        assert {name for name in needed if not name.startswith("libamdhip64.so")} <= SYSTEM
+        assert dynamic(library, "NEEDED") <= SYSTEM, "HIP is found at run time"
         raw = library.read_bytes()
         assert raw.count(MAGIC) == len(own)
         assert [kernel.slug for kernel in KERNELS if device_code(kernel) in raw] == [kernel.slug for kernel in own]
@@ -155,9 +152,6 @@ def test_a_pack_of_rocm_carries_no_folder_of_it(
     artifacts: list[Artifact], toolchain: Toolchain, tmp_path: Path
 ) -> None:
     rocm = tmp_path / "rocm"
-    (rocm / "lib").mkdir(parents=True)
-    found = next(Path("/usr/lib").glob("*/libamdhip64.so"))
-    shutil.copy(found, rocm / "lib")
     kind = dataclasses.replace(toolchain, kind=ROCM, rocm_path=rocm)
     pack = write_pack(artifacts, kind, tmp_path / "pack")
 

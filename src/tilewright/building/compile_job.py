@@ -12,7 +12,7 @@ from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_value
 from tilewright.building.ck_tree import require_api
 from tilewright.building.compile import SOURCE, unit_flag
-from tilewright.building.flags import COMPAT_COPY
+from tilewright.building.flags import COMPAT_COPY, HIP_FORWARD, HIP_FORWARD_FLAGS
 from tilewright.building.header_set import HeaderSet, PchFlags
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
@@ -53,7 +53,8 @@ class CompileJob:
                 "arch": arch.name,
                 "device": self.toolchain.key_flags(arch),
                 "host": self.toolchain.host_key_flags(),
-                "link": self.toolchain.link_key_flags(),
+                "link": (*HIP_FORWARD_FLAGS, *self.toolchain.link_flags()),
+                "hip_forward": digest_text(HIP_FORWARD.read_text("utf-8")),
                 "toolchain": self.toolchain.identity(),
                 "ck": self.toolchain.ck_digest,
             }
@@ -78,7 +79,11 @@ class CompileJob:
     def texts(self) -> Mapping[str, str]:
         """The files that the commands need in their folder."""
         symbol = fatbin_symbol(self.name)
-        return {SOURCE: self.source.text, FATBIN: render_fatbin({self.kernel.arch: CODE_OBJECT}, symbol)}
+        return {
+            SOURCE: self.source.text,
+            FATBIN: render_fatbin({self.kernel.arch: CODE_OBJECT}, symbol),
+            HIP_FORWARD.name: HIP_FORWARD.read_text("utf-8"),
+        }
 
     def device_command(self, pch: PchFlags) -> tuple[str, ...]:
         """The command of the device pass, which compiles the source to a code object."""
@@ -91,8 +96,8 @@ class CompileJob:
         return (str(self.toolchain.cxx), *flags, "-c", "-o", HOST_OBJECT, SOURCE)
 
     def link_command(self) -> tuple[str, ...]:
-        """The command that links host object and code object to the shared library."""
-        shared = ("-shared", "-fPIC", "-o", LIBRARY, HOST_OBJECT, FATBIN)
+        """The command that links host object, code object and the functions that find HIP to the shared library."""
+        shared = ("-shared", "-o", LIBRARY, HOST_OBJECT, FATBIN, *HIP_FORWARD_FLAGS, HIP_FORWARD.name)
         return (str(self.toolchain.cxx), *shared, *self.toolchain.link_flags())
 
     def _device_flags(self) -> tuple[str, ...]:

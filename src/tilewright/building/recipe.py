@@ -67,7 +67,7 @@ def make_gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> Compile
         str(toolchain.cxx),
         _list_names(archs),
         (*device, host, embed),
-        toolchain.link_flags(),
+        (HIP_LIBRARY, *toolchain.link_flags()),
         _list_paths(toolchain.flag_paths()),
     )
 
@@ -76,9 +76,10 @@ def make_rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileReci
     """Make a recipe with one call of ROCm's compiler per kernel."""
     step = _make_whole_step([toolchain.device_flags(arch) for arch in archs])
     # The library stays on this machine, and programs that load it do not know HIP's folder.
-    rpath = f"-Wl,-rpath,{toolchain.rocm_path}/lib"
+    libraries = f"{toolchain.rocm_path}/lib"
+    link = (f"-L{libraries}", HIP_LIBRARY, f"-Wl,-rpath,{libraries}", *toolchain.link_flags())
     paths = _list_paths(toolchain.flag_paths())
-    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (step,), (rpath, *toolchain.link_flags()), paths)
+    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (step,), link, paths)
 
 
 def make_hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:

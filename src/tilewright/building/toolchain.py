@@ -66,12 +66,8 @@ class Toolchain:
         return {flags.COMPAT_COPY: flags.COMPAT.read_text("utf-8")} if self.kind == GPU_LESS else {}
 
     def link_flags(self) -> tuple[str, ...]:
-        """Flags that link kernel libraries."""
-        return link_flags(self.kind, str(self.rocm_path))
-
-    def link_key_flags(self) -> tuple[str, ...]:
-        """The flags of the link step with placeholders for this machine's folders."""
-        return link_flags(self.kind, flags.NOWHERE.rocm)
+        """Flags that link kernel libraries. They contain no folders."""
+        return link_flags(self.kind)
 
     def key_flags(self, arch: Arch) -> tuple[str, ...]:
         """The device flags with placeholders for this machine's folders: equal on every machine."""

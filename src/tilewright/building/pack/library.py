@@ -14,6 +14,7 @@ import jinja2
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import CompileError, PackError
 from tilewright.building.driver import NO_CONFIG_FILES
+from tilewright.building.flags import HIP_FORWARD, HIP_FORWARD_FLAGS
 from tilewright.building.pack.kernels import PackMember
 from tilewright.building.process import run_command
 from tilewright.building.toolchain import Toolchain
@@ -34,7 +35,6 @@ _TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpe
 _RANK_FLAGS = (*_TABLE_FLAGS, "-O2", "-ffp-contract=off")
 _LINK_FLAGS = (
     "-shared",
-    "-Wl,--no-undefined",
     # A program may load two packs with the same kernel: each table must call the kernel in its own library.
     "-Wl,-Bsymbolic",
     "-Wl,--version-script=exports.map",
@@ -67,7 +67,7 @@ def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str
         objects += _make_objects(member, plan, toolchain)
         advance(member.kernel.slug)
     objects += [_compile_ranking(op, source, plan, toolchain) for op, source in sorted(plan.rankings.items())]
-    objects.append(_compile_table(plan, toolchain))
+    objects += [_compile_table(plan, toolchain), _compile_hip_forward(plan, toolchain)]
     (plan.work / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
     (plan.work / "exports.map").write_text(render_export_list(member.kernel for member in plan.members))
     product = f"../{plan.out.relative_to(plan.work.parent)}/{plan.file}"
@@ -196,6 +196,13 @@ def _compile_table(plan: LibraryPlan, toolchain: Toolchain) -> str:
     words = (*_TABLE_FLAGS, _include_flag(plan), "table.c", "-o", "table.o")
     _run_compiler(plan, toolchain, words, f"compile the table of {plan.file}")
     return "table.o"
+
+
+def _compile_hip_forward(plan: LibraryPlan, toolchain: Toolchain) -> str:
+    shutil.copyfile(HIP_FORWARD, plan.work / HIP_FORWARD.name)
+    words = (*HIP_FORWARD_FLAGS, "-c", HIP_FORWARD.name, "-o", "hip_forward.o")
+    _run_compiler(plan, toolchain, words, f"compile the HIP functions of {plan.file}")
+    return "hip_forward.o"
 
 
 def _compile_ranking(op: str, source: str, plan: LibraryPlan, toolchain: Toolchain) -> str:

@@ -1,7 +1,8 @@
 """The HIP shim, a replacement for libamdhip64: built, loaded and connected to Python. A process has at most one.
 
-It has the soname and the symbol versions of the toolchain's library: kernel libraries need `libamdhip64.so.N` and
-versions such as `hip_4.2`. Once a library with that soname is loaded, the dynamic linker uses it.
+Kernel libraries find it by the name of its file. It also has the soname and the symbol versions of the toolchain's HIP
+library, if there is one: once it is loaded, the dynamic linker uses it for other libraries that need `libamdhip64.so.N`
+and versions such as `hip_4.2`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from tilewright.base.digest import digest_value
 from tilewright.base.errors import CompileError, DeviceError, ToolchainError
 from tilewright.building.discover import ROCM
 from tilewright.building.driver import NO_CONFIG_FILES
-from tilewright.building.flags import HIP_LIBRARY
 from tilewright.building.process import read_tool_output, run_command
 from tilewright.building.store.local import Store, build_own_library
 from tilewright.building.toolchain import Toolchain, find_toolchain
@@ -34,6 +34,7 @@ from tilewright.emulator.memory import CAPACITY
 _HERE = Path(__file__).parent
 _SOURCES = ("kernels.cpp", "memory.cpp", "streams.cpp", "devices.cpp")
 _HEADERS = ("interface.hpp", "state.hpp")
+_NAME = "libamdhip64.so"
 _VERSIONS = "versions.map"
 _WHOLE = "stand_in.cpp"  # includes all sources, so that HIP's headers are parsed once
 _LIMIT_S = 300.0  # 2 s on an idle machine
@@ -144,28 +145,22 @@ def build_shim(toolchain: Toolchain, store: Store | None = None) -> Path:
     """Return the path of the shim, which is built if the store does not have it. Its bytes are checked."""
     store = store or Store()
     real = find_hip_library(toolchain)
-    soname = read_soname(real, toolchain)
+    soname = read_soname(real, toolchain) if real else f"{_NAME}.{toolchain.hip_version.partition('.')[0]}"
     texts = {name: (_HERE / name).read_text("utf-8") for name in (*_SOURCES, *_HEADERS)}
     texts[_WHOLE] = "".join(f'#include "{name}"\n' for name in _SOURCES)
-    texts[_VERSIONS] = format_version_script(read_versions(real, toolchain))
+    texts[_VERSIONS] = format_version_script(read_versions(real, toolchain) if real else {})
     key = digest_value({"stand-in": texts, "soname": soname, "toolchain": toolchain.identity(), "flags": _FLAGS})
     return build_own_library(store, key, soname, lambda folder: _compile(toolchain, soname, texts, folder))
 
 
-def find_hip_library(toolchain: Toolchain) -> Path:
-    """Return the file that `-lamdhip64` links."""
-    name = f"lib{HIP_LIBRARY.removeprefix('-l')}.so"
+def find_hip_library(toolchain: Toolchain) -> Path | None:
+    """Return the file that `-lamdhip64` links. A toolchain may have none: kernel libraries are linked without it."""
     if toolchain.kind == ROCM:
-        path = toolchain.rocm_path / "lib" / name
+        path = toolchain.rocm_path / "lib" / _NAME
     else:
         # clang prints the bare name if it finds no file.
-        path = Path(read_tool_output([str(toolchain.cxx), f"-print-file-name={name}"]).strip())
-    if not path.is_absolute() or not path.exists():
-        raise ToolchainError(
-            f"{name} is missing, but kernel libraries are linked with it. "
-            "Install it with: apt-get install libamdhip64-dev"
-        )
-    return path
+        path = Path(read_tool_output([str(toolchain.cxx), f"-print-file-name={_NAME}"]).strip())
+    return path if path.is_absolute() and path.exists() else None
 
 
 def read_soname(library: Path, toolchain: Toolchain) -> str:
