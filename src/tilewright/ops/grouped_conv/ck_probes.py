@@ -20,12 +20,13 @@ TRAITS = CkProbe(
     template="GroupedConvTraits",
 )
 _GEMM_KERNEL = ("GroupedConvTraitsType", "TilePartitioner", "GemmPipeline", "EpiloguePipeline")
+_ANY_KERNEL = ("GroupedConvTraitsType", "TilePartitioner", "Pipeline", "EpiloguePipeline")
 FORWARD_KERNEL = CkProbe(
     "conv_forward_kernel",
     f"{_FOLDER}/kernel/grouped_convolution_forward_kernel.hpp",
     (
         CkForm("gemm", "2025-11", _GEMM_KERNEL),
-        CkForm("gemm_or_depthwise", "2026-06", tuple(name.removeprefix("Gemm") for name in _GEMM_KERNEL)),
+        CkForm("gemm_or_depthwise", "2026-06", _ANY_KERNEL),
     ),
     template="GroupedConvolutionForwardKernel",
 )

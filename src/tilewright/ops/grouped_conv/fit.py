@@ -170,7 +170,7 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
 
 
 def _count_steps(config: Config, problem: Problem) -> int:
-    """The steps along K of each part of a weight gradient's sum: the same number for all, some beyond the end."""
+    """The steps along K of each part of a weight gradient's sum, the same for all; some may be beyond the end."""
     step = problem.k_batch * config.block.k
     return -(-problem.n * math.prod(problem.output_size) // step)
 

@@ -58,6 +58,8 @@ struct ImplicitGemm
 
     static int check(const tw_grouped_conv_args& args)
     {
+        if(args.k_batch > 1 && !backward_weight)
+            return fail(TW_UNSUPPORTED, "k_batch is %lld, but only sums of weight gradients are split", args.k_batch);
         if(args.g % D::merge_groups != 0)
             return fail(TW_UNSUPPORTED, "%lld groups are not a multiple of the %lld that this kernel merges", args.g,
                         D::merge_groups);
