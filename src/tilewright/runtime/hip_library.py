@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.base import knobs
@@ -24,6 +25,8 @@ from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, NO_DEVICE, Hip
 EXTRAS = {"numpy": "numpy", "ml_dtypes": "ml-dtypes", "elftools": "pyelftools"}
 INSTALL = "pip install 'tilewright[emulator]'"
 _STEM = "libamdhip64.so"
+# A function that every HIP library has, and no other library.
+_MARK = "__hipRegisterFatBinary"
 # Names for the dynamic linker. The one without a version exists only with development packages.
 _NAMES = (_STEM, f"{_STEM}.7", f"{_STEM}.6", f"{_STEM}.5")
 # Device files of the kernel driver (amdgpu on Linux, and on WSL); without one of them no library finds a GPU.
@@ -132,14 +135,27 @@ def use_gpu_library(path: Path) -> None:
 
 
 def find_mapped_libraries() -> list[Path]:
-    """The HIP libraries that are mapped into this process."""
-    found = []
+    """The HIP libraries that are mapped into this process, also one with another name, as wheels have them."""
+    mapped: dict[str, list[range]] = {}
     for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        _, slash, path = line.partition("/")
-        name = path.rpartition("/")[2]
-        if slash and name.startswith("libamdhip64") and ".so" in name:
-            found.append(Path(f"/{path}"))
-    return list(dict.fromkeys(found))
+        ends, slash, path = line.partition("/")
+        if slash and ".so" in path:
+            begin, end = (int(number, 16) for number in ends.split(maxsplit=1)[0].split("-"))
+            mapped.setdefault(f"/{path}", []).append(range(begin, end))
+    usual = [path for path in mapped if path.rpartition("/")[2].startswith("libamdhip64")]
+    return [Path(path) for path in usual or _find_by_symbol(mapped)]
+
+
+def _find_by_symbol(mapped: Mapping[str, Sequence[range]]) -> list[str]:
+    """The mapped file that defines HIP's functions."""
+    for path in mapped:
+        try:
+            library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            function = ctypes.cast(library[_MARK], ctypes.c_void_p).value or 0
+        except (OSError, AttributeError):  # not a library, or neither it nor a library that it needs has the function
+            continue
+        return [place for place, parts in mapped.items() if any(function in part for part in parts)]
+    return []
 
 
 def list_missing_extras() -> list[str]:

@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#define TW_SCALE_ABI_VERSION 1
+
 typedef struct tw_scale_args {
     uint64_t size; /* sizeof(tw_scale_args) of the caller; the fields after n are 1, 1, null, 0 for a smaller one */
     const void* x;
