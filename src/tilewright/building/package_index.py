@@ -2,6 +2,8 @@
 
 Reads the simple index that PyPI and its mirrors serve: as JSON (PEP 691) or as HTML (PEP 503). The indexes come from
 the settings of pip and uv: their variables, and pip's files. The file is trusted only because of its digest.
+
+An interrupted download leaves the file NAME.part, and the next one continues it if the server supports ranges.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 import ssl
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,6 +34,7 @@ _ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _ANSWER_S = 60.0  # for a server that does not answer
 _MOST_LISTED = 64 * 2**20  # bytes of a file list; the largest on PyPI have a few million
 _PIECE = 2**20
+_PARTIAL, _NO_SUCH_RANGE = 206, 416  # HTTP status codes
 _VARIABLES = (
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT", "PIP_CONFIG_FILE",
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX",
@@ -62,15 +65,34 @@ class _NotThereError(Exception):
     """A source does not have the file; the message is the reason."""
 
 
-def download_file(wanted: WantedFile, folder: Path, limit_s: float) -> Path:
-    """Download the file into `folder`. Raises `ToolchainError` with the reason for each source that lacks it."""
+@dataclass(frozen=True, slots=True)
+class _Download:
+    """Where a file goes, when it must be there, and the callback that gets the number of bytes of each piece."""
+
+    wanted: WantedFile
+    folder: Path
+    deadline: float
+    report: Callable[[int], object]
+
+    @property
+    def part(self) -> Path:
+        return self.folder / f"{self.wanted.file}.part"
+
+
+def download_file(
+    wanted: WantedFile, folder: Path, limit_s: float, report: Callable[[int], object] = lambda _: None
+) -> Path:
+    """Download the file into `folder`. Raises `ToolchainError` with the reason for each source that lacks it.
+
+    `report` is called with the number of bytes of each piece, those of an earlier, interrupted download included.
+    """
     settings = read_index_settings()
-    deadline = time.monotonic() + limit_s
+    download = _Download(wanted, folder, time.monotonic() + limit_s, report)
     reasons = []
     for place in (*settings.find_links, *settings.indexes):
         is_index = place not in settings.find_links
         try:
-            return _fetch_from(place, wanted, folder, settings, deadline, is_index=is_index)
+            return _fetch_from(place, download, settings, is_index=is_index)
         except (_NotThereError, ValueError) as error:
             reasons.append(f"  {remove_password(place)}: {error}")
         except (HTTPError, URLError, OSError) as error:
@@ -139,15 +161,14 @@ def _is_true(text: str) -> bool:
     return text.lower() in ("1", "true", "yes", "on", "y", "t")
 
 
-def _fetch_from(
-    place: str, wanted: WantedFile, folder: Path, settings: IndexSettings, deadline: float, *, is_index: bool
-) -> Path:
+def _fetch_from(place: str, download: _Download, settings: IndexSettings, *, is_index: bool) -> Path:
+    wanted = download.wanted
     local = _find_local_folder(place)
     if not is_index and local is not None:
         if not (local / wanted.file).is_file():
             raise _NotThereError("the folder does not have it")
         with (local / wanted.file).open("rb") as source:
-            return _copy_checked(source, wanted, folder, deadline)
+            return _copy_checked(source, download, start=0)
     page = f"{place.rstrip('/')}/{wanted.package}/" if is_index else place
     listed = _list_files(page, settings)
     found = listed.get(wanted.file)
@@ -157,8 +178,16 @@ def _fetch_from(
     address, _, fragment = found.partition("#")
     if fragment.startswith("sha256=") and fragment != f"sha256={wanted.sha256}":
         raise _NotThereError(f"it has another file of this name, with {fragment}; expected sha256={wanted.sha256}")
-    with _open_address(address, place, settings) as source:
-        return _copy_checked(source, wanted, folder, deadline)
+    start = download.part.stat().st_size if download.part.is_file() else 0
+    try:
+        answer = _open_address(address, place, settings, start)
+    except HTTPError as error:
+        if error.code != _NO_SUCH_RANGE:
+            raise
+        answer = _open_address(address, place, settings)
+    with answer as source:
+        # A server without ranges sends the whole file.
+        return _copy_checked(source, download, start if getattr(source, "status", None) == _PARTIAL else 0)
 
 
 def _find_local_folder(place: str) -> Path | None:
@@ -207,13 +236,18 @@ def _parse_html_links(text: bytes) -> list[str]:
     return anchors.links
 
 
-def _open_address(address: str, place: str, settings: IndexSettings) -> Any:
-    """Open a URL for reading, with the user name and password of `place` if it is on the same server."""
+def _open_address(address: str, place: str, settings: IndexSettings, start: int = 0) -> Any:
+    """Open a URL for reading from byte `start`, with the user name and password of `place` if it is on the same server.
+
+    A server may ignore `start`.
+    """
     parts, home = urlsplit(address), urlsplit(place)
     if parts.scheme not in ("http", "https", "file"):
         raise _NotThereError(f"{remove_password(address)} is not an http, https or file URL")
     server = parts.netloc.rpartition("@")[2]
     request = Request(urlunsplit(parts._replace(netloc=server, fragment="")), headers={"Accept": _ACCEPT})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
     user = parts if parts.username is not None else home if home.netloc.rpartition("@")[2] == server else None
     if user is not None and user.username is not None:
         pair = f"{unquote(user.username)}:{unquote(user.password or '')}".encode()
@@ -223,22 +257,31 @@ def _open_address(address: str, place: str, settings: IndexSettings) -> Any:
     return build_opener(HTTPSHandler(context=context)).open(request, timeout=_ANSWER_S)
 
 
-def _copy_checked(source: IO[bytes], wanted: WantedFile, folder: Path, deadline: float) -> Path:
-    """Copy the file into `folder` and check its size and digest."""
-    target = folder / wanted.file
-    size, hasher = 0, hashlib.sha256()
-    with target.open("wb") as sink:
+def _copy_checked(source: IO[bytes], download: _Download, start: int) -> Path:
+    """Append to the partial file from byte `start`, check size and digest of the whole, and give it its name."""
+    wanted, part = download.wanted, download.part
+    size, hasher = start, hashlib.sha256()
+    with part.open("r+b" if start else "wb") as sink:
+        for piece in iter(lambda: sink.read(_PIECE) if start else b"", b""):
+            hasher.update(piece)
+        download.report(start)
         while piece := source.read(_PIECE):
             size += len(piece)
             if size > wanted.most_bytes:
+                part.unlink()
                 raise _NotThereError(f"its file has more than {wanted.most_bytes:,} bytes")
-            if time.monotonic() > deadline:
+            if time.monotonic() > download.deadline:
                 raise _NotThereError(f"the download is too slow: {size:,} bytes when its time limit was reached")
             hasher.update(piece)
             sink.write(piece)
+            download.report(len(piece))
+    headers = getattr(source, "headers", {})  # a local file has none
+    if size < start + int(headers.get("Content-Length") or 0):
+        raise _NotThereError(f"the connection was lost after {size:,} bytes; the next attempt continues there")
     if hasher.hexdigest() != wanted.sha256:
+        part.unlink()
         raise _NotThereError(f"its file has sha256 {hasher.hexdigest()}, expected {wanted.sha256}")
-    return target
+    return part.replace(download.folder / wanted.file)
 
 
 def _describe_cause(error: Exception) -> str:
