@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilewright.building.discover import GPU_LESS
+from tilewright.base.knobs import GPU_LESS
 from tilewright.building.toolchain import Toolchain
 
 TOOLCHAIN = Toolchain(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.building.code_object import DisassembledInstruction, FunctionSymbol
+from tilewright.building.disassembled import DisassembledInstruction, FunctionSymbol
 from tilewright.building.inspect import find_reachable
 
 

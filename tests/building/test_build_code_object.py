@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tilewright.base.errors import TilewrightError, ToolchainError
 from tilewright.building.code_object import (
-    DisassembledInstruction,
     parse_disassembly,
     parse_metadata,
     parse_notes,
     parse_symbols,
 )
+from tilewright.building.disassembled import DisassembledInstruction
 
 # `llvm-readelf-22 --notes` of a kernel with 158 VGPRs and 14 AGPRs, and of CK's flush_cache.
 NOTES = """\

@@ -13,9 +13,10 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base.errors import ToolchainError
+from tilewright.base.knobs import ROCM
 from tilewright.building import ninja_run, process
 from tilewright.building.compile import compile_device, compile_host_syntax
-from tilewright.building.discover import ROCM, check_program
+from tilewright.building.components import check_program
 from tilewright.building.driver import inspect_driver
 from tilewright.building.toolchain import Toolchain
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.building.code_object import DisassembledInstruction
+from tilewright.building.disassembled import DisassembledInstruction
 from tilewright.building.instruction_mix import CLASSES, classify, count_by_class, count_matrix_instructions
 
 

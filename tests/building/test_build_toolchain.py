@@ -94,7 +94,7 @@ def test_an_empty_machine_lists_every_part_with_its_command(
         "tilewright toolchain fetch-ck",
     ):
         assert fact in text
-    missing = {part.name for part in (*survey.gpu_less, survey.ck) if part.blocks}
+    missing = {part.name for part in (*survey.kinds[toolchain.GPU_LESS], survey.ck) if part.blocks}
     assert missing == {
         "compiler", "linker", "objdump", "readelf", "hip-headers", "device-libraries", "ck",
     }  # fmt: skip
@@ -229,7 +229,7 @@ def test_key_flags_and_identity_say_nothing_of_folders(tmp_path: Path, cdna3: Si
 
 
 def test_a_missing_bundler_matters_only_when_it_is_needed(empty_machine: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bundler = next(p for p in toolchain.survey_toolchains().gpu_less if p.name == "bundler")
+    bundler = next(p for p in toolchain.survey_toolchains().kinds[toolchain.GPU_LESS] if p.name == "bundler")
     assert bundler.problem
     assert not bundler.blocks
     with pytest.raises(ToolchainError, match="apt-get install clang-tools-22"):

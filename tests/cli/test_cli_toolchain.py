@@ -19,7 +19,7 @@ from tilewright.building import ck_fetch, toolchain
 from tilewright.building.ck_cache import FetchedTree
 from tilewright.building.ck_headers import find_ck_component
 from tilewright.building.code_object import KernelResources
-from tilewright.building.discover import Component
+from tilewright.building.components import Component
 from tilewright.building.inspect import Inspection, KernelInspection
 from tilewright.building.toolchain import Survey
 from tilewright.cli.inspection_report import InspectionChecks, print_inspection
@@ -36,17 +36,23 @@ NO_CK = Component("ck", "CK", None, "", "not fetched", "tilewright toolchain fet
     ("found", "code", "texts"),
     [
         (
-            Survey((NO_ROCM,), (CXX, NO_BUNDLER), CK, "gpu-less", "no ROCm"),
+            Survey({"rocm": (NO_ROCM,), "gpu-less": (CXX, NO_BUNDLER)}, CK, "gpu-less", "no ROCm"),
             0,
             ["ready: the gpu-less toolchain will be used.", "apt-get install tools", "no ROCm"],
         ),
         (
-            Survey((NO_ROCM,), (CXX, NO_LLD), CK, None, "nothing is complete"),
+            Survey({"rocm": (NO_ROCM,), "gpu-less": (CXX, NO_LLD)}, CK, None, "nothing is complete"),
             1,
-            ["not ready:", "apt-get install lld-22", "apt-get install rocm", "nothing is complete"],
+            [
+                "not ready:",
+                "apt-get install lld-22",
+                "apt-get install rocm",
+                "tilewright toolchain install",
+                "nothing is complete",
+            ],
         ),
         (
-            Survey((NO_ROCM,), (CXX,), NO_CK, "gpu-less", "no ROCm"),
+            Survey({"rocm": (NO_ROCM,), "gpu-less": (CXX,)}, NO_CK, "gpu-less", "no ROCm"),
             1,
             ["not ready:", "tilewright toolchain fetch-ck", "CK Tile headers are missing"],
         ),
@@ -143,7 +149,11 @@ def test_doctor_names_the_probe_of_an_unknown_tree(
     for header in include.rglob("*.hpp"):
         header.write_text(header.read_text().replace("<typename", "<int Future_, typename"))
     ck = replace(CK, path=include)
-    monkeypatch.setattr(toolchain, "survey_toolchains", lambda: Survey((NO_ROCM,), (CXX,), ck, "gpu-less", "no ROCm"))
+    monkeypatch.setattr(
+        toolchain,
+        "survey_toolchains",
+        lambda: Survey({"rocm": (NO_ROCM,), "gpu-less": (CXX,)}, ck, "gpu-less", "no ROCm"),
+    )
     shown = run("doctor")
     assert shown.exit_code == 1
     assert "generation of CK Tile: unknown" in shown.stdout
@@ -162,7 +172,7 @@ def test_doctor_lists_the_fetched_trees(
     monkeypatch.setattr(
         toolchain,
         "survey_toolchains",
-        lambda: Survey((NO_ROCM,), (CXX,), find_ck_component(None), "gpu-less", "no ROCm"),
+        lambda: Survey({"rocm": (NO_ROCM,), "gpu-less": (CXX,)}, find_ck_component(None), "gpu-less", "no ROCm"),
     )
     assert "fetched CK trees: none" in run("doctor").stdout
     for name in ("mine", "other", "unfinished"):

@@ -10,7 +10,8 @@ import pytest
 from assembled import assemble
 
 import tilewright.arch
-from tilewright.building.code_object import DisassembledLine, parse_lines
+from tilewright.building.code_object import parse_lines
+from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.disassembly import disassemble, find_branch_target, parse_line
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import EXEC, M0, TTMP, VCC, Instruction, Operand

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright.arch
-from tilewright.building.code_object import DisassembledLine
+from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator import control, waitcnt
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.disassembly import parse_line

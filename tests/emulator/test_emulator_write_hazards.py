@@ -8,7 +8,7 @@ from assembled import assemble
 from hand_made import code_for
 from launched import launch
 
-from tilewright.building.code_object import DisassembledLine
+from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.disassembly import parse_line
 from tilewright.emulator.group import POISON
 from tilewright.emulator.launch import Mode

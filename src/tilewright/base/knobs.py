@@ -57,9 +57,17 @@ def _parse_remote_mode(text: str) -> str | None:
 
 
 DEFAULT_ROCM = Path("/opt/rocm")  # where AMD's packages install ROCm
+
+
+def _parse_toolchain(text: str) -> str | None:
+    return choose("toolchain", text, TOOLCHAINS)
+
+
 PREFIX = "TILEWRIGHT_"
 TEST_PREFIX = "TILEWRIGHT_TEST_"  # the test suite reads these
 READ, READ_WRITE = "read", "read-write"
+ROCM, PYPI, GPU_LESS = "rocm", "pypi", "gpu-less"
+TOOLCHAINS = (ROCM, PYPI, GPU_LESS)  # in the order of preference
 REMOTE_MODES = (READ, READ_WRITE)
 
 ROCM_PATH: Knob[Path | None] = Knob(
@@ -68,6 +76,14 @@ ROCM_PATH: Knob[Path | None] = Knob(
     _parse_path,
     None,
     "A ROCm installation. When set, only its compiler and headers are used.",
+)
+TOOLCHAIN: Knob[str | None] = Knob(
+    "TILEWRIGHT_TOOLCHAIN",
+    "rocm, pypi or gpu-less",
+    _parse_toolchain,
+    None,
+    "The toolchain that compiles kernels: ROCm, the one from PyPI, or packages of the distribution. Default: the first "
+    "of these that is complete.",
 )
 CXX: Knob[Path | None] = Knob(
     "TILEWRIGHT_CXX",
@@ -152,6 +168,7 @@ DEVICE: Knob[str | None] = Knob(
 
 KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     ROCM_PATH,
+    TOOLCHAIN,
     CXX,
     CK_PATH,
     CACHE_DIR,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tilewright.base import knobs
 from tilewright.base.errors import FileFormatError, ToolchainError
+from tilewright.base.knobs import ROCM
 from tilewright.building.ck_cache import (
     DEFAULT_TREE,
     FETCH,
@@ -20,7 +21,8 @@ from tilewright.building.ck_cache import (
     is_tree_name,
     list_fetched_trees,
 )
-from tilewright.building.discover import ROCM, Component, discover
+from tilewright.building.components import Component
+from tilewright.building.discover import discover
 
 
 def find_ck() -> Path:

@@ -11,6 +11,8 @@ from typing import NoReturn, TypeAlias
 from tilewright.arch.occupancy import count_architectural_vgprs
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, ToolchainError
+from tilewright.building.disassembled import DisassembledInstruction, DisassembledLine, FunctionSymbol
+from tilewright.building.listing import find_metadata, list_instructions, read_elf_functions, read_listing
 from tilewright.building.process import read_tool_output
 from tilewright.building.toolchain import Toolchain
 
@@ -169,44 +171,10 @@ class KernelResources:
     max_block_threads: int
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSymbol:
-    """A function in the code object."""
-
-    name: str
-    address: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class DisassembledInstruction:
-    """One instruction; `offset` counts from the start of its function."""
-
-    offset: int
-    mnemonic: str
-    text: str
-
-    @property
-    def mnemonics(self) -> tuple[str, ...]:
-        """Both halves of a dual instruction (VOPD, `a :: b`), else the one mnemonic."""
-        return tuple(half.split()[0] for half in self.text.split(" :: "))
-
-
-@dataclass(frozen=True, slots=True)
-class DisassembledLine:
-    """One instruction with its address in the code object and its 32-bit words."""
-
-    address: int
-    text: str
-    words: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        return 4 * len(self.words)
-
-
 def read_resources(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelResources, ...]:
     """Read the resources of every kernel in a code object."""
+    if toolchain.readelf is None:
+        return parse_notes(find_metadata(read_listing(path)), arch)
     return parse_notes(read_tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
 
 
@@ -222,18 +190,41 @@ def select_op_kernels(listed: Sequence[KernelResources]) -> tuple[KernelResource
 
 def read_functions(path: Path, toolchain: Toolchain) -> Mapping[str, FunctionSymbol]:
     """Read kernels and other functions, by name, with their code sizes."""
+    if toolchain.readelf is None:
+        return read_elf_functions(path.read_bytes())
     return parse_symbols(read_tool_output([str(toolchain.readelf), "--symbols", "--wide", str(path)]))
 
 
 def disassemble(path: Path, arch: Arch, toolchain: Toolchain) -> Mapping[str, tuple[DisassembledInstruction, ...]]:
     """Disassemble every function, without the padding between functions."""
     functions = read_functions(path, toolchain)
+    if toolchain.objdump is None:
+        return _group_lines(read_disassembly(path, arch, None), functions)
     return parse_disassembly(_run_objdump(path, arch, toolchain.objdump), functions)
 
 
-def read_disassembly(path: Path, arch: Arch, objdump: Path) -> tuple[DisassembledLine, ...]:
-    """Read every instruction of a code object in address order, including padding."""
+def read_disassembly(path: Path, arch: Arch, objdump: Path | None) -> tuple[DisassembledLine, ...]:
+    """Read every instruction of a code object in address order, including padding.
+
+    Without a disassembler, this is the listing that the toolchain from PyPI added to the code object.
+    """
+    if objdump is None:
+        return list_instructions(path.read_bytes(), read_listing(path))
     return parse_lines(_run_objdump(path, arch, objdump))
+
+
+def _group_lines(
+    lines: Sequence[DisassembledLine], functions: Mapping[str, FunctionSymbol]
+) -> Mapping[str, tuple[DisassembledInstruction, ...]]:
+    """Group the lines of a listing by function."""
+    return {
+        name: tuple(
+            DisassembledInstruction(line.address - function.address, line.text.split()[0], line.text)
+            for line in lines
+            if function.address <= line.address < function.address + function.size
+        )
+        for name, function in functions.items()
+    }
 
 
 def _run_objdump(path: Path, arch: Arch, objdump: Path) -> str:

@@ -1,23 +1,28 @@
-"""Find the two kinds of toolchain, ROCm and GPU-less, check that their components work, and choose between them."""
+"""Find the kinds of toolchain, check that their components work, and choose one.
+
+A kind is ROCm, the toolchain from wheels on PyPI, or GPU-less: upstream clang and the distribution's HIP packages."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilewright.base import knobs
-from tilewright.base.digest import read_cached_text
-from tilewright.base.errors import ToolchainError
-from tilewright.base.knobs import DEFAULT_ROCM
-from tilewright.building.driver import Driver, find_version_line, inspect_driver
-from tilewright.building.process import read_tool_output
+from tilewright.base.knobs import DEFAULT_ROCM, GPU_LESS, PYPI, ROCM
+from tilewright.building.components import (
+    Component,
+    check_compiler,
+    check_device_libraries,
+    check_hip_headers,
+    check_program,
+)
+from tilewright.building.from_pypi.find import find_pypi_parts
 
-ROCM = "rocm"
-GPU_LESS = "gpu-less"
 # Where Linux distributions install the HIP headers and the device libraries.
 DISTRIBUTION = Path("/usr")
 # The first clang known to compile CK Tile for every GPU up to gfx950 and gfx1201 without ROCm.
@@ -37,52 +42,65 @@ LIBRARIES = (
 RETIRED_CALLERS = ("hip",)
 RETIRED_CONSTANTS = ("oclc_daz_opt_off",)
 _ROCM_LLVM = "apt-get install rocm-llvm"
-_HIP_DEFINE = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The components of both kinds, without the CK headers, and the chosen kind."""
+    """The components of all kinds, without the CK headers, and the chosen kind."""
 
     rocm_root: Path
-    rocm: tuple[Component, ...]
-    gpu_less: tuple[Component, ...]
+    kinds: Mapping[str, tuple[Component, ...]]  # by name, in the order of preference
     chosen: str | None
     reason: str
 
     @property
     def parts(self) -> tuple[Component, ...]:
         """The components of the chosen kind; if there is none, those of the kind to repair."""
-        if self.chosen == ROCM or (self.chosen is None and knobs.ROCM_PATH.get() is not None):
-            return self.rocm
-        return self.gpu_less
+        return self.kinds[self.chosen or knobs.TOOLCHAIN.get() or (ROCM if knobs.ROCM_PATH.get() else GPU_LESS)]
 
 
 def discover() -> Discovery:
     """Find all components. Missing ones are values; only an unusable knob raises an error."""
-    wanted = knobs.ROCM_PATH.get()
-    root = wanted if wanted is not None else DEFAULT_ROCM
-    rocm = find_rocm_parts(root)
-    gpu_less = find_gpu_less_parts()
-    chosen, reason = _choose_kind(root, wanted is not None, rocm, gpu_less)
-    return Discovery(root, rocm, gpu_less, chosen, reason)
+    root = knobs.ROCM_PATH.get() or find_rocm_root()
+    kinds = {ROCM: find_rocm_parts(root), PYPI: find_pypi_parts(LIBRARIES), GPU_LESS: find_gpu_less_parts()}
+    chosen, reason = _choose_kind(root, kinds)
+    return Discovery(root, kinds, chosen, reason)
 
 
-def _choose_kind(
-    root: Path, insisted: bool, rocm: Sequence[Component], gpu_less: Sequence[Component]
-) -> tuple[str | None, str]:
-    rocm_lacks = _list_missing(rocm)
-    if insisted:
-        if not rocm_lacks:
-            return ROCM, f"ROCM_PATH={root} is set and complete"
-        return None, f"ROCM_PATH={root} is set, so only it counts, and it lacks {rocm_lacks}"
-    if not rocm_lacks:
-        return ROCM, f"{root} is complete"
-    why = f"{root} lacks {rocm_lacks}" if root.is_dir() else f"{root} does not exist"
-    gpu_less_lacks = _list_missing(gpu_less)
-    if not gpu_less_lacks:
-        return GPU_LESS, f"{why}; the GPU-less toolchain is complete"
-    return None, f"{why}; the GPU-less toolchain lacks {gpu_less_lacks}"
+def find_rocm_root() -> Path:
+    """Find a ROCm installation: AMD's packages, else ROCm's wheels in this environment."""
+    if DEFAULT_ROCM.is_dir():
+        return DEFAULT_ROCM
+    # `rocm-sdk init` unpacks the first; the second is what the package depends on.
+    for package in ("_rocm_sdk_devel", "_rocm_sdk_core"):
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            return Path(folder)
+    return DEFAULT_ROCM
+
+
+def _choose_kind(root: Path, kinds: Mapping[str, Sequence[Component]]) -> tuple[str | None, str]:
+    lacks = {kind: _list_missing(parts) for kind, parts in kinds.items()}
+    wanted = knobs.TOOLCHAIN.get()
+    if wanted is not None:
+        said = f"{knobs.TOOLCHAIN.name}={wanted} is set"
+        return (None, f"{said}, and that toolchain lacks {lacks[wanted]}") if lacks[wanted] else (wanted, said)
+    if knobs.ROCM_PATH.get() is not None:
+        said = f"ROCM_PATH={root} is set"
+        return (
+            (None, f"{said}, so only it counts, and it lacks {lacks[ROCM]}")
+            if lacks[ROCM]
+            else (ROCM, f"{said} and complete")
+        )
+    names = {ROCM: str(root), PYPI: "the toolchain from PyPI", GPU_LESS: "the GPU-less toolchain"}
+    reasons = [f"{root} does not exist"] if not root.is_dir() else []
+    for kind, name in names.items():
+        if not lacks[kind]:
+            return kind, "; ".join([*reasons, f"{name} is complete"])
+        # A kind of which nothing is installed is not worth a word.
+        if kinds[kind][0].ok or kind == GPU_LESS:
+            reasons.append(f"{name} lacks {lacks[kind]}")
+    return None, "; ".join(reasons)
 
 
 def _suggest_unset(knob: knobs.Knob[Path | None]) -> str:
@@ -108,7 +126,11 @@ def find_rocm_parts(root: Path) -> tuple[Component, ...]:
     found = check_compiler(
         "compiler", "HIP compiler", path, missing=missing, fix=_suggest_unset(knobs.CXX) or _ROCM_LLVM
     )
-    bitcode = (root / "amdgcn" / "bitcode", *root.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode"))
+    bitcode = (
+        root / "amdgcn/bitcode",
+        root / "lib/llvm/amdgcn/bitcode",
+        *root.glob("lib/llvm/lib/clang/*/lib/amdgcn/bitcode"),
+    )
     return (
         replace(_read_version(root), fix="apt-get install rocm-hip-sdk"),
         found,
@@ -253,109 +275,3 @@ _TOOLS = (
     # Only needed to embed code objects in a shared library.
     Tool("bundler", "clang-offload-bundler", "bundler of code objects", "clang-tools", True),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """A toolchain component. `problem` is empty if it is usable; `fix` is the command that installs it."""
-
-    name: str
-    what: str
-    path: Path | None
-    version: str
-    problem: str
-    fix: str
-    optional: bool = False  # compiling and inspecting device code works without it
-    driver: Driver | None = None  # for a compiler: the programs it runs
-
-    @property
-    def ok(self) -> bool:
-        """Whether this component can be used."""
-        return not self.problem
-
-    @property
-    def blocks(self) -> bool:
-        """Whether nothing can be compiled until this component is fixed."""
-        return bool(self.problem) and not self.optional
-
-    def __str__(self) -> str:
-        if self.ok:
-            return f"{self.name}: {self.path} ({self.version or 'version unknown'})"
-        return f"{self.name} ({self.what}): {self.problem}. Get it with: {self.fix}"
-
-
-def check_program(
-    name: str,
-    what: str,
-    path: Path | None,
-    *,
-    missing: str,
-    fix: str,
-    optional: bool = False,
-    ask: tuple[str, ...] = ("--version",),
-) -> Component:
-    """Check a program at `path` and read its version; `missing` is the problem to report if `path` is None."""
-    if path is None:
-        return Component(name, what, None, "", missing, fix, optional)
-    command = [str(path), *ask]
-    try:
-        # A script may print the version of another program, which can change without the script.
-        version = (
-            find_version_line(read_tool_output(command))
-            if is_script(path)
-            else read_cached_text(
-                " ".join(command), [path.resolve()], lambda: find_version_line(read_tool_output(command))
-            )
-        )
-    except (ToolchainError, OSError) as error:
-        return Component(name, what, path, "", str(error), fix, optional)
-    return Component(name, what, path, version, "", fix, optional)
-
-
-def check_compiler(name: str, what: str, path: Path | None, *, missing: str, fix: str) -> Component:
-    """Check a compiler at `path`. Its version and programs are never cached: a script may run another compiler."""
-    if path is None:
-        return Component(name, what, None, "", missing, fix)
-    try:
-        driver = inspect_driver(path)
-    except ToolchainError as error:
-        # Its version output, if any, is more useful than the reason why the driver could not be inspected.
-        return replace(check_program(name, what, path, missing=missing, fix=fix), problem=str(error))
-    return Component(name, what, path, driver.version, "", fix, driver=driver)
-
-
-def is_script(path: Path) -> bool:
-    """Return whether a program is a script."""
-    with path.open("rb") as stream:
-        return stream.read(2) == b"#!"
-
-
-def check_hip_headers(include: Path, fix: str) -> Component:
-    """Check the HIP headers below `include` and read their version."""
-    name, what = "hip-headers", "HIP headers"
-    header = include / "hip" / "hip_version.h"
-    if not header.is_file():
-        return Component(name, what, None, "", f"{header} does not exist", fix)
-    if not (include / "hip" / "hip_runtime.h").is_file():
-        problem = f"{include / 'hip'} has no hip_runtime.h"
-        return Component(name, what, None, "", problem, fix)
-    parts = dict(_HIP_DEFINE.findall(header.read_text(encoding="utf-8", errors="replace")))
-    if len(parts) != 3:
-        return Component(name, what, None, "", f"{header} does not define a HIP version", fix)
-    version = f"{parts['MAJOR']}.{parts['MINOR']}.{parts['PATCH']}"
-    return Component(name, what, include / "hip", version, "", fix)
-
-
-def check_device_libraries(folders: tuple[Path, ...], needed: tuple[str, ...], fix: str) -> Component:
-    """Check the first existing folder for the bitcode libraries `needed` (names without .bc)."""
-    name, what = "device-libraries", "bitcode libraries of device functions"
-    present = next((folder for folder in folders if folder.is_dir()), None)
-    if present is None:
-        listing = ", ".join(str(folder) for folder in folders)
-        return Component(name, what, None, "", f"none of these folders exists: {listing}", fix)
-    absent = [stem for stem in needed if not (present / f"{stem}.bc").is_file()]
-    if absent:
-        problem = f"{present} lacks {', '.join(f'{stem}.bc' for stem in absent)}"
-        return Component(name, what, None, "", problem, fix)
-    count = sum(1 for _ in present.glob("*.bc"))
-    return Component(name, what, present, f"{count} libraries", "", fix)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError
-from tilewright.building.discover import LIBRARIES, RETIRED_CALLERS, RETIRED_CONSTANTS, ROCM
+from tilewright.base.knobs import ROCM
+from tilewright.building.discover import LIBRARIES, RETIRED_CALLERS, RETIRED_CONSTANTS
 from tilewright.building.driver import NO_CONFIG_FILES
 
 HIP_LIBRARY = "-lamdhip64"
@@ -97,7 +98,7 @@ def _common_flags(places: FlagPaths) -> tuple[str, ...]:
 
 
 def list_gpu_less_libraries(arch: Arch, bitcode: Path) -> tuple[str, ...]:
-    """List the device libraries of the GPU-less toolchain for one GPU (names without .bc)."""
+    """List the device libraries of a toolchain without ROCm for one GPU (names without .bc)."""
     wide = "on" if arch.wave_size == 64 else "off"
 
     def find_present(stems: tuple[str, ...]) -> list[str]:

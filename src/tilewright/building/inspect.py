@@ -18,8 +18,6 @@ from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.building.builder import build_compile_jobs
 from tilewright.building.ck_tree import require_api
 from tilewright.building.code_object import (
-    DisassembledInstruction,
-    FunctionSymbol,
     KernelResources,
     disassemble,
     read_functions,
@@ -28,6 +26,7 @@ from tilewright.building.code_object import (
 )
 from tilewright.building.compile import compile_device
 from tilewright.building.compile_job import CODE_OBJECT, CompileJob, make_compile_job
+from tilewright.building.disassembled import DisassembledInstruction, FunctionSymbol
 from tilewright.building.instruction_mix import count_by_class, count_matrix_instructions
 from tilewright.building.store.artifact import Failure
 from tilewright.building.toolchain import Toolchain, find_toolchain

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from tilewright.building.code_object import DisassembledInstruction
+from tilewright.building.disassembled import DisassembledInstruction
 
 # Instruction classes by executing unit, in report order.
 CLASSES = (

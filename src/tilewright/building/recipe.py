@@ -8,11 +8,11 @@ from itertools import chain
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError, choose
-from tilewright.base.knobs import ROCM_PATH
+from tilewright.base.knobs import ROCM_PATH, TOOLCHAIN
 from tilewright.building import ck_headers, flags
 from tilewright.building.discover import discover
 from tilewright.building.flags import HIP_LIBRARY
-from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain, find_toolchain
+from tilewright.building.toolchain import GPU_LESS, PYPI, ROCM, Toolchain, find_toolchain
 from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, BuildStep, CompileRecipe, MachinePath, Slot
 
 KINDS = (ROCM, GPU_LESS)
@@ -36,6 +36,11 @@ def make_recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
     found = discover()
     if kind == ROCM and found.chosen != ROCM:
         return make_hipcc_recipe(archs)
+    if found.chosen == PYPI:
+        raise ToolchainError(
+            "build files link the HIP library of this machine, and the toolchain from PyPI has none. Set "
+            f"{TOOLCHAIN.name}={GPU_LESS} for the distribution's HIP, or use --toolchain {ROCM}."
+        )
     if kind == GPU_LESS and found.chosen == ROCM:
         raise ToolchainError(
             f"the GPU-less toolchain is used only without ROCm, and {found.reason}. Leave --toolchain out."

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import compute_tree_digest, digest_text, to_canonical_json
 from tilewright.base.errors import ToolchainError
+from tilewright.base.knobs import GPU_LESS, PYPI, ROCM
 from tilewright.building import ck_headers, flags
-from tilewright.building.discover import DISTRIBUTION, GPU_LESS, ROCM, Component, Discovery, discover
+from tilewright.building.components import Component
+from tilewright.building.discover import DISTRIBUTION, Discovery, discover
 from tilewright.building.flags import link_flags
+from tilewright.building.from_pypi.layout import HIP
+from tilewright.building.from_pypi.manifest import get_toolchain_folder
 
-__all__ = ["GPU_LESS", "ROCM", "Component", "Survey", "Toolchain", "find_toolchain", "survey_toolchains"]
+__all__ = ["GPU_LESS", "PYPI", "ROCM", "Component", "Survey", "Toolchain", "find_toolchain", "survey_toolchains"]
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The components of both kinds of toolchain, and the kind that is used (None: neither is complete)."""
+    """The components of all kinds of toolchain, and the kind that is used (None: none is complete)."""
 
-    rocm: tuple[Component, ...]
-    gpu_less: tuple[Component, ...]
+    kinds: Mapping[str, tuple[Component, ...]]
     ck: Component
     chosen: str | None
     reason: str
 
     @property
     def components(self) -> tuple[Component, ...]:
-        """All components of both kinds and the CK headers."""
-        return (*self.rocm, *self.gpu_less, self.ck)
+        """All components of all kinds and the CK headers."""
+        return (*chain.from_iterable(self.kinds.values()), self.ck)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,8 @@ class Toolchain:
     compiler: str  # the compiler's own version text
     compiler_digest: str  # of the compiler, its headers, its linker and their LLVM libraries
     system_digest: str  # of the C++ library's headers and the C library's version
-    objdump: Path
-    readelf: Path
+    objdump: Path | None  # None if the compiler adds a listing to code objects, which says the same
+    readelf: Path | None
     bundler: Path | None  # only needed to embed code objects in a shared library, see `require_bundler`
     rocm_path: Path
     bitcode_dir: Path
@@ -63,7 +67,7 @@ class Toolchain:
 
     def compat_files(self) -> dict[str, str]:
         """The compatibility header, if needed, as a file to store with other headers."""
-        return {flags.COMPAT_COPY: flags.COMPAT.read_text("utf-8")} if self.kind == GPU_LESS else {}
+        return {flags.COMPAT_COPY: flags.COMPAT.read_text("utf-8")} if self.kind != ROCM else {}
 
     def link_flags(self) -> tuple[str, ...]:
         """Flags that link kernel libraries. They contain no folders."""
@@ -94,23 +98,23 @@ class Toolchain:
         """Return the bundler; raise `ToolchainError` if it is missing."""
         if self.bundler is not None:
             return self.bundler
-        parts = discover()
-        listed = parts.rocm if self.kind == ROCM else parts.gpu_less
-        raise ToolchainError("\n".join(str(p) for p in listed if p.name == "bundler"))
+        listed = discover().kinds[self.kind]
+        missing = [str(part) for part in listed if part.name == "bundler"]
+        raise ToolchainError("\n".join(missing) or f"the {self.kind} toolchain has no bundler of code objects")
 
     def flag_paths(self, compat: str = "") -> flags.FlagPaths:
         """The paths that the flags contain. `compat` replaces the path of the compatibility header."""
-        front = (compat or str(flags.COMPAT)) if self.kind == GPU_LESS else ""
+        front = (compat or str(flags.COMPAT)) if self.kind != ROCM else ""
         return flags.FlagPaths(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), front)
 
     def _libraries(self, arch: Arch) -> tuple[str, ...]:
-        return flags.list_gpu_less_libraries(arch, self.bitcode_dir) if self.kind == GPU_LESS else ()
+        return flags.list_gpu_less_libraries(arch, self.bitcode_dir) if self.kind != ROCM else ()
 
 
 def survey_toolchains() -> Survey:
-    """Find the components of both kinds of toolchain. Missing ones are values, never exceptions."""
+    """Find the components of all kinds of toolchain. Missing ones are values, never exceptions."""
     found = discover()
-    return Survey(found.rocm, found.gpu_less, _find_ck(found), found.chosen, found.reason)
+    return Survey(found.kinds, _find_ck(found), found.chosen, found.reason)
 
 
 def find_toolchain() -> Toolchain:
@@ -132,10 +136,10 @@ def find_toolchain() -> Toolchain:
         compiler=parts["compiler"].version,
         compiler_digest=driver.compute_digest(),
         system_digest=driver.compute_system_digest(),
-        objdump=_require_path(parts["objdump"]),
-        readelf=_require_path(parts["readelf"]),
-        bundler=parts["bundler"].path if parts["bundler"].ok else None,
-        rocm_path=found.rocm_root if found.chosen == ROCM else DISTRIBUTION,
+        objdump=_find_path(parts, "objdump"),
+        readelf=_find_path(parts, "readelf"),
+        bundler=_find_path(parts, "bundler"),
+        rocm_path=_find_rocm_path(found),
         bitcode_dir=bitcode,
         bitcode_digest=compute_tree_digest(bitcode),
         ck_include=ck_include,
@@ -147,6 +151,19 @@ def find_toolchain() -> Toolchain:
 
 def _find_ck(found: Discovery) -> Component:
     return ck_headers.find_ck_component(found.rocm_root if found.chosen == ROCM else None)
+
+
+def _find_rocm_path(found: Discovery) -> Path:
+    """Return the folder whose include/ has HIP's headers."""
+    if found.chosen == ROCM:
+        return found.rocm_root
+    return get_toolchain_folder() / HIP if found.chosen == PYPI else DISTRIBUTION
+
+
+def _find_path(parts: Mapping[str, Component], name: str) -> Path | None:
+    """Return the path of a component that a kind of toolchain may lack."""
+    part = parts.get(name)
+    return part.path if part is not None and part.ok else None
 
 
 def _require_path(part: Component) -> Path:

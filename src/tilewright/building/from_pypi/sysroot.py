@@ -16,20 +16,16 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
+from tilewright.building.from_pypi.layout import BITCODE, COMPILER, HIP
 from tilewright.building.from_pypi.wheels import ZIG_LIBRARY, Machine
 from tilewright.building.process import read_all_output
 
-COMPILER = "bin/clang++"
-HIP = "hip"  # laid out like a ROCm installation
-BITCODE = f"{HIP}/amdgcn/bitcode"
 _HERE = Path(__file__).parent
 _HEADERS = "sysroot/usr/include"
 _CXX_HEADERS = f"{_HEADERS}/c++/v1"
 _LIBRARIES = "sysroot/usr/lib"
 # Kernel libraries load with this version of glibc and later ones. The wheels of PyPI need the same.
 _GLIBC = "2.28"
-# A library of the name that kernel libraries are linked with, and nothing in it: HIP itself comes with the process.
-_HIP_SONAME = "libamdhip64.so.7"
 # Headers that triton leaves out of HIP's. CK Tile includes them, and uses its own types. Those of HIP include assert.
 _UNUSED_HIP_HEADERS = ("hip_fp16.h", "hip_bf16.h", "hip_bfloat16.h")
 # The parts of libc++ that streams, strings, exceptions and locks need; without file systems, regular expressions, …
@@ -113,10 +109,6 @@ def compile_libraries(root: Path, machine: Machine, work: Path, advance: Callabl
     # Without times and users, so that the archive is equal on all machines.
     _run([str(root / "bin/zig"), "ar", "rcsD", str(libraries / "libc++.a"), *made])
     advance("libc++")
-    empty = work / "empty.s"
-    empty.write_text("", "utf-8")
-    name = libraries / "libamdhip64.so"
-    _run([cxx, "-shared", f"-Wl,-soname,{_HIP_SONAME}", "-Wl,--build-id=none", str(empty), "-o", str(name)])
 
 
 def _make_glibc_libraries(root: Path, machine: Machine, work: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import CompileError, DeviceError, ToolchainError
-from tilewright.building.discover import ROCM
+from tilewright.base.knobs import ROCM
 from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.process import read_tool_output, run_command
 from tilewright.building.store.local import Store, build_own_library
