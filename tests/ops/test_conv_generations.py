@@ -10,6 +10,7 @@ from tilewright import arch as archs
 from tilewright.arch.ck_api import DEFAULT_API, make_generation_api
 from tilewright.arch.spec import Arch
 from tilewright.ops import find_op
+from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.grouped_conv import Problem
 from tilewright.ops.rule import find_violations
 
@@ -52,6 +53,13 @@ def test_parts_of_a_plain_gemm_need_not_be_even_since_2026() -> None:
     uneven = {**POINT_PROBLEM, "input_size": "8x9", "k_batch": 2}  # 72 = 48 + 24: two steps of 32, and one
     assert broken_fit_rules({**POINT, **WEIGHT}, uneven, EARLIER) == ["S506"]
     assert broken_fit_rules({**POINT, **WEIGHT}, uneven, NEWER) == []
+
+
+def test_sums_in_bf16_stop_at_the_last_row_since_2026() -> None:
+    changes = {**POINT, **WEIGHT, **expand_dtype("bf16")}
+    rows = {**POINT_PROBLEM, "k": 72, "k_batch": 2, "dtype": "bf16"}
+    assert broken_fit_rules(changes, rows, EARLIER) == ["S510"]
+    assert broken_fit_rules(changes, rows, NEWER) == []
 
 
 def test_a_sum_has_as_many_parts_as_mma_steps_since_2026() -> None:

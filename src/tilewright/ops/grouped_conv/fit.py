@@ -199,6 +199,9 @@ def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejecti
     return Rejection(f"{rows} output channels are not a multiple of block m = {config.block.m}", "block")
 
 
+check_unbounded_add = check_unbounded_add.limit_generations(until="2026-06")
+
+
 @rule(
     "S516",
     "too-many-parts",
