@@ -6,6 +6,7 @@ in comments are relative to ck_tile/ops/.
 
 from __future__ import annotations
 
+from tilewright.arch.ck_api import CkApi
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm.ck_probes import chooses_on_device
@@ -52,6 +53,23 @@ def part_sizes(k: int, k_batch: int, mma_k: int) -> tuple[int, int]:
     """
     whole = -(-k // (k_batch * mma_k)) * mma_k
     return whole, k - whole * (k_batch - 1)
+
+
+def part_size(number: int, k: int, k_batch: int, mma_k: int, ck: CkApi) -> int:
+    """The number of products in one part of a sum of k; less than 1 if k is too short.
+
+    Since 2026, the first parts have one mma tile more than the others, and the last one also has the rest.
+    """
+    is_last = number + 1 == k_batch
+    if not chooses_on_device(ck):
+        return part_sizes(k, k_batch, mma_k)[is_last]
+    few, wide = divmod(k // mma_k, k_batch)
+    return (few + (number < wide)) * mma_k + (k % mma_k if is_last else 0)
+
+
+def list_part_sizes(k: int, k_batch: int, mma_k: int, ck: CkApi) -> list[int]:
+    """The different sizes of parts: of the first, of the last but one, and of the last."""
+    return [part_size(number, k, k_batch, mma_k, ck) for number in (0, max(k_batch - 2, 0), k_batch - 1)]
 
 
 # Pipelines with two LDS buffers that compute from one while they fill the other. The kernel declares GetSmemSize()

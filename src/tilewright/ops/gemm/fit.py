@@ -11,7 +11,8 @@ import sys
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.resources import part_sizes
+from tilewright.ops.block_gemm.ck_probes import chooses_on_device
+from tilewright.ops.block_gemm.resources import list_part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.kind import find_kind
@@ -165,10 +166,10 @@ def check_alignment(config: Config, problem: Problem, arch: Arch) -> Rejection |
     bad={"problem": {"k_batch": 2}},
 )
 def check_split_k(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """k_batch above 1 needs a kernel with split-K, and parts of K that use the same loop.
+    """k_batch above 1 needs a kernel with split-K, and before 2026-06 parts of K that use the same loop.
 
     Why: only a split-K kernel contains the instances that add the parts atomically, and all parts run one compiled
-    loop, which is chosen for the first part.
+    loop, which is chosen for the first part. Since 2026-06 each part chooses its loop; then it must not be empty.
 
     Fix: use a kernel with split_k, or a k_batch that divides K into equal parts of complete steps.
     """
@@ -176,10 +177,10 @@ def check_split_k(config: Config, problem: Problem, arch: Arch) -> Rejection | N
         return None
     if not config.split_k:
         return Rejection(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
-    whole, last = _part_sizes(config, problem)
-    if last < 1:
+    whole, *_, last = sizes = _part_sizes(config, problem, arch)
+    if min(sizes) < 1:
         return Rejection(f"K = {problem.k} leaves nothing for the last of {problem.k_batch} parts", "split_k")
-    if -(-whole // config.block.k) != -(-last // config.block.k):
+    if not chooses_on_device(arch.ck) and -(-whole // config.block.k) != -(-last // config.block.k):
         return Rejection(
             f"K = {problem.k} splits into parts of {whole} and a last one of {last}, which take different "
             f"numbers of steps of {config.block.k}",
@@ -271,7 +272,7 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     Fix: use a kernel with a smaller block k, or another pipeline.
     """
     needed = resources.least_steps(config.pipeline)
-    fewest = min(-(-part // config.block.k) for part in _part_sizes(config, problem))
+    fewest = min(-(-part // config.block.k) for part in _part_sizes(config, problem, arch))
     if fewest >= needed:
         return None
     return Rejection(f"K = {problem.k} takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
@@ -295,6 +296,9 @@ def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejecti
     if problem.k_batch == 1 or not resources.has_unbounded_add(config) or problem.m % config.block.m == 0:
         return None
     return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
+
+
+check_unbounded_add = check_unbounded_add.limit_generations(until="2026-06")
 
 
 def _add_elements(config: Config, arch: Arch) -> int:
@@ -333,9 +337,9 @@ def check_add_alignment(config: Config, problem: Problem, arch: Arch) -> Rejecti
     return None
 
 
-def _part_sizes(config: Config, problem: Problem) -> tuple[int, int]:
-    """Sizes of the first and the last part of a split K."""
-    return part_sizes(problem.k, problem.k_batch, config.mma.k)
+def _part_sizes(config: Config, problem: Problem, arch: Arch) -> list[int]:
+    """The different sizes of the parts of a split K, from the first to the last."""
+    return list_part_sizes(problem.k, problem.k_batch, config.mma.k, arch.ck)
 
 
 FIT_RULES: tuple[Rule, ...] = combine_rules(

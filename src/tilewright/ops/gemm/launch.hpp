@@ -8,7 +8,7 @@
 //                               2026 a plain Instance, which chooses both on the device, and no BasePipeline
 //   num_d, blocks_per_cu, batched, preshuffle, permute_n, split_k, persistent, block_m, block_n, mma_n, mma_k
 //                               fields of its config
-//   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none
+//   unlooped                    a number of steps that has no hot loop although CK Tile says so; 0 = none; not in 2026
 //   least_steps                 fewer steps along K than this are computed wrongly
 //   unbounded_add               atomic adds are not checked against the edge of C
 //   add_bytes                   what one atomic add takes of C, at a multiple of itself
@@ -32,16 +32,26 @@ template <typename D>
 struct Launcher
 {
 #ifdef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
-    // CK Tile deals out whole mma tiles along K: some parts get one more than the others, the last also gets the rest.
+    // The part of K that one split works on: whole mma tiles, one more for the first splits, and the rest for the last.
+    static int64_t size_of(const tw_gemm_args& args, int64_t i)
+    {
+        const int64_t tiles = args.k / D::mma_k;
+        const bool one_more = i < tiles % args.k_batch;
+        return (tiles / args.k_batch + one_more) * D::mma_k + (i + 1 == args.k_batch ? args.k % D::mma_k : 0);
+    }
+
     static int check_splits(const tw_gemm_args& args)
     {
-        const int64_t tiles  = args.k / D::mma_k;
-        const bool only_last  = tiles % args.k_batch == args.k_batch - 1; // has so few tiles
-        const int64_t least  = tiles / args.k_batch * D::mma_k + (only_last ? args.k % D::mma_k : 0);
-        if(least < 1)
-            return fail(TW_UNSUPPORTED, "K = %lld leaves nothing for one of %lld splits", args.k, args.k_batch);
-        if(D::Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(least)) < D::least_steps)
-            return fail(TW_UNSUPPORTED, "K = %lld takes fewer than %lld steps", args.k, D::least_steps);
+        // There are up to three sizes: of the first, of the last, and of the one before the last.
+        for(const int64_t i : {int64_t{0}, std::max<int64_t>(args.k_batch - 2, 0), args.k_batch - 1})
+        {
+            const int64_t size = size_of(args, i);
+            if(size < 1)
+                return fail(TW_UNSUPPORTED, "K = %lld leaves nothing for one of %lld splits", args.k, args.k_batch);
+            const int64_t steps = D::Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(size));
+            if(steps < D::least_steps)
+                return fail(TW_UNSUPPORTED, "K = %lld takes fewer than %lld steps", args.k, D::least_steps);
+        }
         return TW_OK;
     }
 

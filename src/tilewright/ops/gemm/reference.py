@@ -34,7 +34,7 @@ from tilewright.ops.block_gemm.random_values import (
     draw_wide_numbers,
     far_factor,
 )
-from tilewright.ops.block_gemm.resources import part_sizes
+from tilewright.ops.block_gemm.resources import part_size
 from tilewright.ops.block_gemm.rounding import (
     compute_add_error,
     compute_flush_error,
@@ -161,7 +161,7 @@ def _compute_split_error(config: Config, problem: Problem, a: Floats, b: Floats,
     reach = np.zeros((*a.shape[:-1], b.shape[-1]))
     total = make_exact_tolerance(reach)
     exact = np.ones(reach.shape, dtype=bool)
-    for part_a, part_b in _split_operands(config, problem, a, b):
+    for part_a, part_b in _split_operands(config, problem, a, b, arch):
         product = part_a @ part_b
         off = _compute_sum_error(config, part_a, part_b, arch)
         off = off + compute_store_error(product, off, name, config.dtype_acc, arch)
@@ -171,7 +171,11 @@ def _compute_split_error(config: Config, problem: Problem, a: Floats, b: Floats,
     return total + compute_add_error(reach, problem.k_batch, name, arch, exact=exact)
 
 
-def _split_operands(config: Config, problem: Problem, a: Floats, b: Floats) -> Iterator[tuple[Floats, Floats]]:
-    first, _ = part_sizes(problem.k, problem.k_batch, config.mma.k)
-    for start in range(0, problem.k, first):
-        yield a[..., start : start + first], b[..., start : start + first, :]
+def _split_operands(
+    config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch
+) -> Iterator[tuple[Floats, Floats]]:
+    start = 0
+    for number in range(problem.k_batch):
+        end = start + part_size(number, problem.k, problem.k_batch, config.mma.k, arch.ck)
+        yield a[..., start:end], b[..., start:end, :]
+        start = end

@@ -1,4 +1,4 @@
-"""Rules about the features of pipelines: P301, P305, P306, P314 to P316, P318."""
+"""Rules about the features of pipelines: P301, P305, P306, P314 to P316, P318, P324."""
 
 from __future__ import annotations
 
@@ -129,6 +129,29 @@ check_compv5_layout = equal(
     "support the distribution over wave groups.",
     fix="use rcr, or another pipeline.",
 )
+
+
+@rule(
+    "P324",
+    "compv5-removed",
+    reads=(),
+    when={"pipeline": "compv5"},
+    enforced_by="compiler",
+    good={},
+    bad=COMPV5,
+)
+def check_compv5_offered(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
+    """CK Tile's compv5 does not compile since 2026-06.
+
+    Why: the pipeline asks its block GEMM for a constant that no longer exists. Besides, GEMM kernels no longer
+    distinguish the wave group that may store C.
+
+    Fix: use another pipeline, or CK Tile's headers of 2025.
+    """
+    return Rejection("compv5 does not compile with CK Tile since 2026-06", "pipeline", "compv3")
+
+
+check_compv5_offered = check_compv5_offered.limit_generations(since="2026-06")
 
 
 @rule(

@@ -153,3 +153,27 @@ def check_transposed_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | 
                 f"vector {name} = {fixed}, but its tile is transposed in vectors of {native}", "vector", near
             )
     return None
+
+
+@rule(
+    "T206",
+    "eight-waves",
+    reads=("waves",),
+    when={"pipeline": "compv3"},
+    enforced_by="device",
+    good={"block": (128, 128, 32), "waves": (4, 4, 1), "mma": (16, 16, 32)},
+    bad={"block": (128, 128, 32), "waves": (4, 2, 1), "mma": (16, 16, 32)},
+)
+def check_eight_waves(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
+    """compv3 does not work with eight waves since 2026-06.
+
+    Why: for eight waves CK Tile chooses the form of the loop by another count than the loop itself uses
+    (BaseGemmPipelineAgBgCrCompV3). One, three and every even number of steps above two give wrong results.
+
+    Fix: use four waves, or another pipeline.
+    """
+    waves = config.waves.m * config.waves.n * config.waves.k
+    return Rejection(f"compv3 with {config.waves} waves sums a wrong number of steps", "waves") if waves == 8 else None
+
+
+check_eight_waves = check_eight_waves.limit_generations(since="2026-06")
