@@ -74,7 +74,7 @@ def check_vector_width(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 @rule(
     "P313",
     "shuffle-not-whole",
-    reads=("dtype_c", "vector", *TILES),
+    reads=("pipeline", "dtype_c", "vector", *TILES),
     when={"epilogue": "cshuffle"},
     enforced_by="device",
     good={"block": (128, 128, 32)},
@@ -83,10 +83,11 @@ def check_vector_width(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
 def check_shuffle_repeats(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
     """A wave's mma tiles along m must be a multiple of those that the cshuffle epilogue stages at a time.
 
-    Why: it packs several small mma tiles into one wide store. If the tiles of a wave along m are not a multiple of
-    that number, CK Tile sizes its LDS tile for one but still writes several: about half of C is wrong.
+    Why: it packs several small mma tiles into one wide store, or since 2026-06 stages several large ones. If the tiles
+    of a wave along m are not a multiple of that number, CK Tile sizes its LDS tile for one but still writes several:
+    about half of C is wrong.
 
-    Fix: make block m / (waves m × mma m) even, use a 32-wide mma, or the default epilogue.
+    Fix: make block m / (waves m × mma m) even, use an mma of another size, or the default epilogue.
     """
     repeat = config.block.m // (config.waves.m * config.mma.m)
     taken = min(resources.staged_tiles(config, arch), repeat)
@@ -98,7 +99,7 @@ def check_shuffle_repeats(config: BlockGemmConfig, arch: Arch) -> Rejection | No
 @rule(
     "P317",
     "shuffle-not-spread",
-    reads=("dtype_c", "vector", "wave_groups", *TILES),
+    reads=("pipeline", "dtype_c", "vector", "wave_groups", *TILES),
     when={"epilogue": "cshuffle"},
     enforced_by="compiler",
     good={"block": (128, 128, 32)},
