@@ -9,6 +9,8 @@ from tilewright.ops.block_gemm.resources import check_coverage
 from tilewright.ops.block_gemm.rules.examples import COMPV5_WAVES, TILES
 from tilewright.ops.rule import Rejection, rule
 
+MISTAKEN_WAVES = 8  # for those of a pipeline of eight waves
+
 
 @rule(
     "T201",
@@ -158,22 +160,32 @@ def check_transposed_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | 
 @rule(
     "T206",
     "eight-waves",
-    reads=("waves",),
-    when={"pipeline": "compv3"},
+    reads=("pipeline", "epilogue", *TILES),
     enforced_by="device",
     good={"block": (128, 128, 32), "waves": (4, 4, 1), "mma": (16, 16, 32)},
     bad={"block": (128, 128, 32), "waves": (4, 2, 1), "mma": (16, 16, 32)},
 )
 def check_eight_waves(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
-    """compv3 does not work with eight waves since 2026-06.
+    """Since 2026-06, eight waves do not work with compv3, and on gfx950 not with the cshuffle epilogue.
 
-    Why: for eight waves CK Tile chooses the form of the loop by another count than the loop itself uses
-    (BaseGemmPipelineAgBgCrCompV3). One, three and every even number of steps above two give wrong results.
+    Why: CK Tile has changed both for a pipeline of eight waves. compv3 chooses the form of its loop by another count
+    than the loop itself uses: one, three, and even numbers of steps above two give wrong results. On gfx950, cshuffle
+    expects the mma tiles of a wave next to each other along n, but the pipelines deal them out to the waves in turn.
 
-    Fix: use four waves, or another pipeline.
+    Fix: use four waves, another pipeline, or the default epilogue.
     """
-    waves = config.waves.m * config.waves.n * config.waves.k
-    return Rejection(f"compv3 with {config.waves} waves sums a wrong number of steps", "waves") if waves == 8 else None
+    if config.waves.m * config.waves.n * config.waves.k != MISTAKEN_WAVES:
+        return None
+    if config.pipeline == "compv3":
+        return Rejection(f"compv3 with {config.waves} waves sums a wrong number of steps", "waves")
+    repeat = config.block.n // (config.waves.n * config.mma.n)
+    if config.epilogue == "cshuffle" and arch.lds.banks == resources.PADDED_BANKS and repeat > 1:
+        return Rejection(
+            f"cshuffle mixes up the {repeat} mma tiles along n of each of the {config.waves} waves on {arch.name}",
+            "epilogue",
+            "default",
+        )
+    return None
 
 
 check_eight_waves = check_eight_waves.limit_generations(since="2026-06")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.ck_probes import chooses_on_device
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.kind import find_kind
 from tilewright.ops.gemm.kinds import preshuffle
@@ -97,16 +96,15 @@ def check_split_k(config: Config, arch: Arch) -> Rejection | None:
     """Split-K needs an atomic add to C that CK Tile implements.
 
     Why: 16-bit values are added in pairs, but the default epilogue, and a fixed vector width of 1 for C, store single
-    elements: CK Tile then compiles an empty kernel and rejects every k_batch above 1. Since 2026-06 the default
-    epilogue adds no type: each part overwrites the others. CK Tile's multi-D kernel always rejects split-K, since the
-    element-wise operation would be applied to each part.
+    elements: CK Tile then compiles an empty kernel and rejects every k_batch above 1. Its multi-D kernel always rejects
+    split-K, since the element-wise operation would be applied to each part.
 
     Fix: use the cshuffle epilogue with wider vectors, a 32-bit C, or no split-K.
     """
     kind = find_kind(config)
     if kind.has_field("elementwise"):
         return Rejection(f"{kind.name} cannot split K", "split_k", False)
-    if config.epilogue == "default" and (chooses_on_device(arch.ck) or find_dtype(config.dtype_c).bits == 16):
+    if config.epilogue == "default" and find_dtype(config.dtype_c).bits == 16:
         return Rejection(f"the default epilogue cannot add {config.dtype_c} atomically", "epilogue", "cshuffle")
     if config.vector is not None and config.vector[2] % 2 and find_dtype(config.dtype_c).bits == 16:
         return Rejection(f"vectors of {config.vector[2]} cannot add {config.dtype_c} atomically", "vector")
