@@ -11,12 +11,23 @@ import pytest
 from tilewright.arch.ck_api import DEFAULT_API, CkApi, make_generation_api
 from tilewright.codegen.render import CK_API_HEADER, render
 from tilewright.ops import OPS, find_op
+from tilewright.ops.gemm.kinds import preshuffle
 from tilewright.ops.kernel import Kernel
 
 FOLDER = Path(__file__).parent
 NEWER = "2026-06"
 # By op and name: the GPU, and what changes in the op's example.
 KERNELS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "gemm": {
+        "standard-compv3": ("gfx942", {}),
+        "standard-comp_async": ("gfx950", {"pipeline": "comp_async", "epilogue": "default", "block": (128, 128, 64)}),
+        "standard-default-split_k": ("gfx942", {"epilogue": "default", "dtype_c": "fp32", "split_k": True}),
+        "batched-compv4-split_k": (
+            "gfx942",
+            {"variant": "batched", "pipeline": "compv4", "vector": (8, 8, 8), "split_k": True},
+        ),
+        "preshuffle-permute_n": ("gfx942", {**preshuffle.EXAMPLE, "permute_n": True}),
+    },
     "grouped_conv": {
         "forward-compv3": ("gfx942", {}),
         "forward-comp_async": (
@@ -32,7 +43,7 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
             "gfx942",
             {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vector": (8, 8, 8)},
         ),
-    }
+    },
 }
 GOLDEN = {
     FOLDER / name / NEWER / f"{form}.golden": find_op(name).make_kernel(find_op(name).make_example(changes), arch)
@@ -68,6 +79,15 @@ def test_the_macros_of_a_generation_are_in_the_generated_header(op: Any) -> None
         macros = render(each, api).files[CK_API_HEADER]
         for probe, form in api.list_forms(op.ck_probes).items():
             assert f"#define TILEWRIGHT_CK_{probe}_{form} 1".upper() in macros.upper()
+
+
+def test_a_gemm_of_2026_has_one_instance_for_all_loops_and_stores() -> None:
+    texts = [render(kernel, make_api(kernel)).text for kernel in GOLDEN.values() if kernel.op == "gemm"]
+    for text in texts:
+        assert "using Instance = " in text
+        assert "HasHotLoop" not in text
+    for adapter in ("ThreeSteps<", "StoreOrAdd<", "StoreOnly<", "PermuteNEpilogue<"):
+        assert any(adapter in text for text in texts), adapter
 
 
 def test_a_convolution_of_2026_has_one_instance_for_all_loops_and_stores() -> None:

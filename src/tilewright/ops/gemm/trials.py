@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.ck_probes import chooses_on_device
 from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.kind import find_kind
@@ -62,7 +63,7 @@ def _list_sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     yield from _list_loop_trials(config, arch)
     yield from _list_edges(config, arch)
     yield [{}]  # whole tiles
-    yield from _list_splits(config)
+    yield from _list_splits(config, arch)
     if find_kind(config).batched:
         yield [{"batch": 1}]
     if config.persistent:
@@ -167,13 +168,15 @@ def _prime_multiple(unit: int, most: int) -> int:
     return next((prime * unit for prime in (19, 17, 13, 7, 5, 3) if prime * unit <= most), unit)
 
 
-def _list_splits(config: Config) -> Iterator[list[_Values]]:
-    """Splits whose last part is shorter than the others."""
+def _list_splits(config: Config, arch: Arch) -> Iterator[list[_Values]]:
+    """Splits whose last part is shorter than the others, and one whose parts take different numbers of steps."""
     if not config.split_k:
         return
     block = config.block
     for k_batch, less in ((PARTS[0], 1), (PARTS[0], config.mma.k), (PARTS[1], config.mma.k)):
         yield [{"k_batch": k_batch, "k": block.k * 2 * k_batch - less, "m": block.m + 1}]
+    if chooses_on_device(arch.ck):
+        yield [{"k_batch": PARTS[1], "k": block.k * (2 * PARTS[1] + 1), "m": block.m + 1}]
 
 
 def _unit_m(config: Config, arch: Arch) -> int:

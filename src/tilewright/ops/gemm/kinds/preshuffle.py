@@ -24,6 +24,7 @@ from tilewright.arch.schema import TRIPLES, parse_shape
 from tilewright.arch.spec import Arch, Shape, Triple
 from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.ck_probes import chooses_on_device
 from tilewright.ops.block_gemm.rules.examples import TILES, TYPES
 from tilewright.ops.execution import Preparation
 from tilewright.ops.gemm.kind import GemmKind
@@ -214,6 +215,13 @@ def check_tiles(config: Config, problem: Problem, arch: Arch) -> Rejection | Non
     return None
 
 
+def compute_lds_bytes(config: Config, arch: Arch) -> int:
+    """Bytes of LDS of one work-group. With permute_n, CK Tile of 2026 stages no C."""
+    if config.permute_n and chooses_on_device(arch.ck):
+        return 2 * resources.pipeline_lds_bytes(config)
+    return resources.lds_bytes(config, arch)
+
+
 PRESHUFFLE = GemmKind(
     name="preshuffle",
     doc="B is reordered for direct register loads",
@@ -224,4 +232,5 @@ PRESHUFFLE = GemmKind(
     kernel_template="GemmKernel",
     reordered_b=True,
     preparations=list_preparations,
+    lds_bytes=compute_lds_bytes,
 )
