@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tilewright.base.knobs import GPU_LESS
+from tilewright.building.compile_job import CompileJob
 from tilewright.building.toolchain import Toolchain
+from tilewright.codegen.render import render
+from tilewright.ops.kernel import Kernel
 
 TOOLCHAIN = Toolchain(
     kind=GPU_LESS,
@@ -24,3 +27,8 @@ TOOLCHAIN = Toolchain(
     hip_version="5.2.21153",
     hip_digest="h0",
 )
+
+
+def make_absent_job(kernel: Kernel) -> CompileJob:
+    """The compile job of a kernel with the toolchain above. Its CK headers, which do not exist, are not probed."""
+    return CompileJob(render(kernel), TOOLCHAIN)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from test_build_key import TOOLCHAIN, gemm
 
+from absent_toolchain import make_absent_job
 from tilewright.base import knobs
 from tilewright.building import flags
-from tilewright.building.compile_job import make_compile_job
 from tilewright.building.flags import COMPAT_COPY
 from tilewright.building.header_set import SystemHeaders
 from tilewright.building.store.local import Store
@@ -23,16 +23,16 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_folder_of_the_package_is_in_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store")
-    before = make_compile_job(gemm(), TOOLCHAIN)
+    before = make_absent_job(gemm())
     prefixes = (before.device_headers, before.host_headers)
     keys, kernel_key = [prefix.key(store) for prefix in prefixes], before.key
     package = str(flags.COMPAT.parent)
     assert not [word for prefix in prefixes for word in prefix.command(store) if package in word]
     monkeypatch.setattr(flags, "COMPAT", Path(shutil.copy(flags.COMPAT, tmp_path)))
-    after = make_compile_job(gemm(), TOOLCHAIN)
+    after = make_absent_job(gemm())
     assert [prefix.key(store) for prefix in (after.device_headers, after.host_headers)] == keys
     flags.COMPAT.write_text("#define ANOTHER\n")
-    changed = make_compile_job(gemm(), TOOLCHAIN)
+    changed = make_absent_job(gemm())
     assert changed.device_headers.texts[COMPAT_COPY] == "#define ANOTHER\n"
     assert not {changed.device_headers.key(store), changed.host_headers.key(store)} & set(keys)
     assert changed.key != kernel_key
@@ -40,7 +40,7 @@ def test_the_folder_of_the_package_is_in_no_key(tmp_path: Path, monkeypatch: pyt
 
 def test_headers_of_the_machine_are_found_in_a_list_for_make(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    prefix = make_compile_job(gemm(), TOOLCHAIN).device_headers
+    prefix = make_absent_job(gemm()).device_headers
     odd = [tmp_path / name for name in ("plain.h", "a b.h", "a#b.h", "a$b.h", "a:b.h")]
     for path in odd:
         path.write_text("")

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from absent_toolchain import TOOLCHAIN
+from absent_toolchain import TOOLCHAIN, make_absent_job
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import digest, knobs
 from tilewright.base.digest import compute_files_digest, digest_tree
 from tilewright.building import compile_job, flags
-from tilewright.building.compile_job import CompileJob, make_compile_job
+from tilewright.building.compile_job import CompileJob
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
@@ -34,7 +34,7 @@ def gemm() -> Kernel:
 
 @pytest.fixture(scope="module")
 def base() -> CompileJob:
-    return make_compile_job(gemm(), TOOLCHAIN)
+    return make_absent_job(gemm())
 
 
 def _changed(text: str, place: int, letter: str) -> str:

@@ -69,9 +69,7 @@ def test_no_part_of_k_is_empty() -> None:
     assert broken_fit_rules(config, {"k": 32, "k_batch": 3}, NEWER)[0] == "S506"
 
 
-@pytest.mark.parametrize(
-    ("k", "k_batch"), [(256, 1), (24, 1), (256, 3), (264, 4), (40, 3), (112, 5), (136, 3)]
-)
+@pytest.mark.parametrize(("k", "k_batch"), [(256, 1), (24, 1), (256, 3), (264, 4), (40, 3), (112, 5), (136, 3)])
 def test_parts_add_up_to_k(k: int, k_batch: int) -> None:
     for ck in (DEFAULT_API, NEWER_API):
         sizes = [resources.part_size(number, k, k_batch, 16, ck) for number in range(k_batch)]

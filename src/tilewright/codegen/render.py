@@ -40,7 +40,7 @@ def file_name(kernel: Kernel) -> str:
 
 
 # The macros of a CK tree's API, for our files that kernels include.
-CK_API_HEADER = "tilewright_ck_api.h"
+CK_API_HEADER = "tilewright_ck_api.hpp"
 
 
 def render(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:

@@ -66,7 +66,7 @@ class Op:
     structure; `strata` lists all fields that distinguish kernels, with their values. `headers` are the includes of all
     rendered sources, `support` those of them that are Tilewright's own (name → file, or text); `launchers` are further
     files of Tilewright, each for some kinds only. `ck_probes` recognise the generations of CK Tile that its sources
-    support: the template gets their forms as `ck`, and files get them as macros of `tilewright_ck_api.h`. `sets` and
+    support: the template gets their forms as `ck`, and files get them as macros of `tilewright_ck_api.hpp`. `sets` and
     `spaces` are the op's built-in kernel sets and spaces, by name; `importers` read files of other tools as spaces.
     `execution` defines how kernels are called and checked; without it they can be built but not run. `problem_readers`
     read files of other tools as lists of problems, by format name, `measurement_readers` as times of its kernels.

@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "tilewright_call.hpp"
-#include "tilewright_ck_api.h"
+#include "tilewright_ck_api.hpp"
 #include "tilewright_gemm.h"
 
 namespace tilewright_gemm {

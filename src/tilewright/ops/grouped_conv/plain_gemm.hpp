@@ -2,7 +2,7 @@
 #ifndef TILEWRIGHT_GROUPED_CONV_PLAIN_HPP
 #define TILEWRIGHT_GROUPED_CONV_PLAIN_HPP
 
-#include "tilewright_ck_api.h"
+#include "tilewright_ck_api.hpp"
 #include "tilewright_grouped_conv_args.hpp"
 
 namespace tilewright_grouped_conv {
