@@ -5,6 +5,8 @@
 
 #include <type_traits>
 
+#include "tilewright_block_gemm.hpp"
+
 namespace tilewright_grouped_conv {
 
 // The launcher's BasePipeline: whatever the number of steps, the same instance.
@@ -20,41 +22,11 @@ struct AnySteps
     }
 };
 
-// comp_async runs its loop for 3 steps, and sums 5. Without the loop 3 are summed.
-template <typename Pipeline>
-struct ThreeSteps : Pipeline
-{
-    template <typename A, typename B>
-    CK_TILE_DEVICE auto operator()(const A& a, const B& b, ck_tile::index_t steps, void* lds) const
-    {
-        const auto run = [&](auto hot_loop, auto tail) {
-            using Implementation = typename Pipeline::template PipelineImpl<Pipeline::Scheduler>;
-            const ck_tile::element_wise::PassThrough as_it_is{};
-            return Implementation{}.template operator()<hot_loop.value, tail.value>(
-                ck_tile::make_tuple(a), as_it_is, ck_tile::make_tuple(b), as_it_is, steps, lds);
-        };
-        return Pipeline::TailHandler(run, steps != 3 && Pipeline::BlockHasHotloop(steps),
-                                     Pipeline::GetBlockLoopTailNum(steps));
-    }
-};
-
-// The default epilogue stores where it should add, and cannot be made from an elementwise function, as the forward
-// kernel makes it.
+// CK Tile's forward kernel makes its epilogue from an elementwise function, which the default one does not take.
 template <typename Epilogue>
-struct StoreOrAdd : Epilogue
+struct WithoutFunction : Epilogue
 {
-    StoreOrAdd() = default;
-    CK_TILE_DEVICE explicit StoreOrAdd(const typename Epilogue::CDElementwise&) {}
-
-    template <typename Window, typename Tile, typename Tensors>
-    CK_TILE_DEVICE void operator()(Window& window, const Tile& tile, const Tensors& tensors, void* lds) const
-    {
-        using View = ck_tile::remove_cvref_t<decltype(window.get_bottom_tensor_view())>;
-        if constexpr(View::DstInMemOp == ck_tile::memory_operation_enum::set)
-            Epilogue::template operator()<Window, Tile>(window, tile, tensors, lds);
-        else
-            ck_tile::update_tile(window, ck_tile::cast_tile<typename Epilogue::ODataType>(tile));
-    }
+    CK_TILE_DEVICE explicit WithoutFunction(const typename Epilogue::CDElementwise&) {}
 };
 
 } // namespace tilewright_grouped_conv

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from tilewright.arch.dtypes import find_dtype, major_name
-from tilewright.ops import c_interface, ck_shortcuts
+from tilewright.ops import block_gemm, c_interface, ck_shortcuts
 from tilewright.ops.block_gemm.resources import (
     DOUBLE_LDS,
     PIPELINE_TYPES,
@@ -33,6 +33,7 @@ SUPPORT = {
     "tilewright_grouped_conv_args.hpp": _HERE / "launch_args.hpp",
     "tilewright_grouped_conv_implicit.hpp": _HERE / "implicit_gemm.hpp",
     "tilewright_grouped_conv_plain.hpp": _HERE / "plain_gemm.hpp",
+    "tilewright_block_gemm.hpp": Path(block_gemm.__file__).parent / "adapters.hpp",
     "tilewright_grouped_conv_one_instance.hpp": _HERE / "one_instance.hpp",
     "tilewright_grouped_conv_launch.hpp": _HERE / "launch.hpp",
 }
@@ -88,11 +89,11 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "scheduler": SCHEDULER_NAMES[config.scheduler],
         "pipeline": PIPELINE_TYPES[config.pipeline],
         "pipeline_adapter": _choose_pipeline_adapter(config),
-        # Since 2026, CK Tile's kernels choose their loop themselves, and comp_async is wrong about 3 steps.
-        "three_steps": config.pipeline == "comp_async" and not config.explicit_gemm,
+        "loop_adapters": _list_loop_adapters(config),
         # The first of compv5's two waves has the result.
         "first_wave": config.pipeline == "compv5",
         "epilogue": config.epilogue,
+        "epilogue_adapter": _choose_epilogue_adapter(config),
         "specialization": SPECIALIZATION_NAMES[config.specialization],
         "merge_groups": config.merge_groups,
         "split_k": format_cpp_bool(config.split_k),
@@ -115,6 +116,22 @@ def _choose_pipeline_adapter(config: Config) -> str:
         return "AnyLoop"
     # They only support operands in tuples, as batched GEMMs pass them.
     return "OfTuples" if config.pipeline in ("compv6", "comp_async") and not config.explicit_gemm else ""
+
+
+def _list_loop_adapters(config: Config) -> list[str]:
+    """The adapters of the pipeline for CK Tile of 2026, outermost first: comp_async is wrong about 3 steps."""
+    if config.pipeline != "comp_async":
+        return []
+    return ["tilewright_grouped_conv::OfTuples"] * (not config.explicit_gemm) + ["tilewright_block_gemm::ThreeSteps"]
+
+
+def _choose_epilogue_adapter(config: Config) -> str:
+    """The adapter of the epilogue for CK Tile of 2026 (one_instance.hpp and block_gemm/adapters.hpp)."""
+    if find_kind(config).specialized and not config.explicit_gemm:  # never adds
+        return "" if config.epilogue == "cshuffle" else "tilewright_grouped_conv::WithoutFunction"
+    if not config.split_k:
+        return "tilewright_block_gemm::StoreOnly"
+    return "" if config.epilogue == "cshuffle" else "tilewright_block_gemm::StoreOrAdd"
 
 
 def _tensor_layouts(ndim: int) -> dict[str, str]:

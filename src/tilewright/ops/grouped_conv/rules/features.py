@@ -28,9 +28,10 @@ _GEMM = {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vec
 def check_merge_groups(config: Config, arch: Arch) -> Rejection | None:
     """Groups can be merged for the gradient of the weights only, and by a power of two.
 
-    Why: CK Tile's forward kernel computes the grid and tensor offsets as if no groups were merged, and reads beyond
-    the weights. Its kernel for the gradient of the input does not support merging. The order of merged groups is
-    computed by exclusive or, which is correct for powers of two.
+    Why: before 2026-06, CK Tile's forward kernel computes the grid and tensor offsets as if no groups were merged, and
+    reads beyond the weights; since then it merges groups of one input channel only, and loads them in another order.
+    Its kernel for the gradient of the input does not support merging. The order of merged groups is computed by
+    exclusive or, which is correct for powers of two.
 
     Fix: use merge_groups 1, or a power of two for backward_weight.
     """
@@ -55,8 +56,8 @@ check_split_k_direction = equal(
     enforced_by="supports",
     good={**_WEIGHT, "split_k": True},
     bad={"split_k": True},
-    why="CK Tile's kernels of the other directions reject every k_batch above 1. They have short sums over a filter, "
-    "while a weight gradient sums over all pixels.",
+    why="CK Tile's forward kernels reject every k_batch above 1, and so do those for input gradients before 2026-06. "
+    "They have short sums over a filter, while a weight gradient sums over all pixels.",
     fix="turn split_k off.",
 )
 
@@ -218,7 +219,8 @@ check_specialization_direction = equal(
     good={"specialization": "filter1x1_pad0"},
     bad={**_DATA, "specialization": "filter1x1_pad0"},
     why="CK Tile's other kernels compute the same with every specialization and only reject problems that do not match "
-    "it: one kernel would have two names.",
+    "it: one kernel would have two names. Since 2026-06 they have a shorter form for 1x1 filters with stride 1, which "
+    "explicit_gemm computes without any address arithmetic.",
     fix="use specialization default, or explicit_gemm for 1x1 filters.",
 )
 
