@@ -24,6 +24,7 @@ debian: ## the Debian packages for the toolchain and the tests
 toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
 	tools/install-toolchain
 	$(BIN)/tilewright toolchain fetch-ck --tools
+	$(BIN)/tilewright toolchain fetch-ck --tree 2025-07
 	$(BIN)/tilewright doctor
 
 browser: ## Chromium (Debian), for the tests that open reports

@@ -20,6 +20,7 @@ from tilewright.arch.ck_api import (
 )
 from tilewright.base.errors import ToolchainError
 from tilewright.building import ck_tree
+from tilewright.building.ck_cache import find_fetched_tree
 from tilewright.building.ck_fetch import fetch_ck
 from tilewright.building.ck_tree import probe_header, probe_tree, read_template_parameters, require_api
 from tilewright.ops import list_ops
@@ -111,6 +112,16 @@ def test_the_fetched_tree_is_of_the_default_generation() -> None:
     tree = probe_tree(fetch_ck().include)
     assert tree.api == DEFAULT_API
     assert tree.failures == {}
+
+
+def test_the_older_tree_is_rejected_for_all_ops_by_their_probes() -> None:
+    older = find_fetched_tree("2025-07")
+    if older is None:
+        pytest.skip("needs the CK tree 2025-07: tilewright toolchain fetch-ck --tree 2025-07")
+    failures = probe_tree(older.include).failures
+    for op in list_ops():
+        if op.ck_probes:
+            assert "the probe " in failures[op.name], op.name
 
 
 @pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)
