@@ -1,5 +1,5 @@
 #!/bin/sh
-# clang++ from the wheel ziglang, with the headers and libraries of this folder.
+# clang++ from the wheel ziglang, with the headers and libraries of this folder (@VERSION@).
 #
 # Device code is compiled to assembly first. The assembler's listing becomes a section of the code object: no wheel has a
 # disassembler for AMD GPUs, and with the listing none is needed.

@@ -17,7 +17,7 @@ from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
 from tilewright.building.from_pypi.layout import BITCODE, COMPILER, HIP
-from tilewright.building.from_pypi.wheels import ZIG_LIBRARY, Machine
+from tilewright.building.from_pypi.wheels import VERSION, ZIG_LIBRARY, Machine
 from tilewright.building.process import read_all_output
 
 _HERE = Path(__file__).parent
@@ -30,10 +30,10 @@ _GLIBC = "2.28"
 _UNUSED_HIP_HEADERS = ("hip_fp16.h", "hip_bf16.h", "hip_bfloat16.h")
 # The parts of libc++ that streams, strings, exceptions and locks need; without file systems, regular expressions, …
 _LIBCXX = (
-    "call_once", "charconv", "condition_variable", "condition_variable_destructor", "error_category", "exception",
-    "functional", "hash", "ios", "ios.instantiations", "iostream", "locale", "memory", "mutex", "mutex_destructor",
-    "new", "new_handler", "new_helpers", "ostream", "stdexcept", "string", "system_error", "typeinfo", "vector",
-    "verbose_abort",
+    "algorithm", "atomic", "call_once", "charconv", "chrono", "condition_variable", "condition_variable_destructor",
+    "error_category", "exception", "functional", "future", "hash", "ios", "ios.instantiations", "iostream", "locale",
+    "memory", "mutex", "mutex_destructor", "new", "new_handler", "new_helpers", "ostream", "random", "shared_mutex", "stdexcept",
+    "string", "system_error", "thread", "typeinfo", "vector", "verbose_abort",
 )  # fmt: skip
 _WITHOUT = ("cxa_demangle.cpp", "cxa_noexception.cpp")
 _LIBUNWIND = (
@@ -47,7 +47,9 @@ _TIMEOUT_S = 600.0
 
 def write_scripts(root: Path, machine: Machine) -> None:
     """Write the programs that are scripts. They contain no folder, so their digests are equal on all machines."""
-    compiler = (_HERE / "clang++.sh").read_text("utf-8").replace("@TRIPLE@", machine.triple)
+    # The version is part of the compiler's digest, and so of all build keys: libraries may differ between versions.
+    compiler = (_HERE / "clang++.sh").read_text("utf-8")
+    compiler = compiler.replace("@TRIPLE@", machine.triple).replace("@VERSION@", VERSION)
     linker = (_HERE / "lld.sh").read_text("utf-8")
     for name, text in (("clang++", compiler), ("lld", linker), ("ld.lld", linker)):
         (root / "bin" / name).write_text(text, "utf-8")
