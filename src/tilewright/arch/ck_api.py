@@ -7,7 +7,6 @@ description (`Arch.ck`), of rendered sources and of build keys.
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -100,11 +99,15 @@ def find_current_api() -> CkApi:
     rocm = knobs.ROCM_PATH.get() or knobs.DEFAULT_ROCM
     if knobs.CK_PATH.get() is None and not (rocm / "include" / "ck_tile").is_dir():
         return DEFAULT_API
-    return _find_tree_api(knobs.CK_PATH.get(), rocm)
+    setting = (knobs.CK_PATH.get(), rocm)
+    if setting not in _FOUND:
+        # By name: the toolchain is a higher layer, and ops declare the probes.
+        found: CkApi | None = importlib.import_module("tilewright.building.ck_tree").find_used_api()
+        if found is None:
+            return DEFAULT_API
+        _FOUND[setting] = found
+    return _FOUND[setting]
 
 
-@functools.cache
-def _find_tree_api(ck: str | None, rocm: Path) -> CkApi:  # noqa: ARG001  (the environment that the result depends on)
-    # By name: the toolchain is a higher layer, and ops declare the probes.
-    found: CkApi = importlib.import_module("tilewright.building.ck_tree").find_used_api()
-    return found
+# The APIs of headers that were found, by the settings that they were found with.
+_FOUND: dict[tuple[str | None, Path], CkApi] = {}

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tilewright.arch.ck_api import DEFAULT_API, CkApi, CkForm, CkProbe, list_generations, make_api
+from tilewright.arch.ck_api import CkApi, CkForm, CkProbe, list_generations, make_api
 from tilewright.base.errors import ToolchainError
 from tilewright.base.knobs import CK_PATH
 from tilewright.ops import list_ops
@@ -35,14 +35,14 @@ class CkTree:
         return {"generation": None if self.is_unknown else self.api.generation, "unusable": dict(self.failures)}
 
 
-def find_used_api() -> CkApi:
-    """The API of the CK headers in use; the default one if none are found."""
+def find_used_api() -> CkApi | None:
+    """The API of the CK headers in use; None if there are none."""
     from tilewright.building.ck_headers import find_ck  # noqa: PLC0415  (it probes the headers of a ROCm)
 
     try:
         include = find_ck()
     except ToolchainError:
-        return DEFAULT_API  # builds report the missing headers
+        return None  # builds report the missing headers
     return probe_tree(include).api
 
 
