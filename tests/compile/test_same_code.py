@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from built_kernels import STORE
+from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tilewright import arch as archs
 from tilewright.building.compile import compile_device
 from tilewright.building.compile_job import make_compile_job
@@ -46,6 +47,18 @@ CASES = [name if name == "compv3" else pytest.param(name, marks=pytest.mark.deep
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_code_is_that_of_the_plain_build(name: str, tmp_path: Path) -> None:
+    compare_with_plain_build(name, tmp_path)
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_code_is_that_of_the_plain_build_with_the_newer_tree(name: str, tmp_path: Path) -> None:
+    with use_tree(TREES / NEWER):
+        compare_with_plain_build(name, tmp_path)
+
+
+def compare_with_plain_build(name: str, tmp_path: Path) -> None:
     arch, fields = KERNELS[name]
     op = find_op("gemm")
     unit = make_compile_job(Kernel("gemm", op.make_example(fields), arch), find_toolchain())
