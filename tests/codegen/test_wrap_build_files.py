@@ -24,14 +24,17 @@ from wrap_stand_ins import (
 
 from tilewright.base.errors import UnknownValueError
 from tilewright.codegen.build_files import BUILD_SYSTEMS, BuildSystem, find_build_system
-from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe, LibraryTarget, MachinePath
+from tilewright.codegen.build_files.recipe import BuildStep, CompileRecipe, FolderFile, LibraryTarget, MachinePath
 
 GOLDEN = Path(__file__).parent / "golden_wrap"
 NAMES = ["a.hpp", "b c.hpp", "d-e.hpp"]
 
 
 def golden_recipe() -> CompileRecipe:
-    return recipe(Path("/opt/rocm tools/bin/clang++"), "-O3", "-DTEXT=$a b#c")
+    plain = recipe(Path("/opt/rocm tools/bin/clang++"), "-O3", "-DTEXT=$a b#c", "-I/home/b ob/ck")
+    link = ("-x", "c", FolderFile("front.c"), *plain.link_flags)
+    paths = (MachinePath("TILEWRIGHT_CK_INCLUDE", "/home/b ob/ck"),)
+    return dataclasses.replace(plain, link_flags=link, paths=paths, files={"front.c": ""})
 
 
 @pytest.mark.parametrize("system", BUILD_SYSTEMS, ids=lambda s: s.name)
@@ -148,22 +151,43 @@ def test_another_compiler_can_be_put_in(how: str, built: Path, tmp_path: Path, m
     assert "#!/bin/sh" in (products_folder(how, built) / "libk.so").read_text()
 
 
-def test_cmake_can_replace_the_paths_of_the_machine_that_wrote_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_paths_of_the_machine_that_wrote_the_file_can_be_replaced(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flags = ("-I/opt/my ck/include", "-ffile-prefix-map=/opt/my ck/include=ck", "--rocm-path=/opt", "-I/opt/my ckx")
+    flags = ("-I/opt/my ck/include", "-ffile-prefix-map=/opt/my ck/include=ck", "--rocm-path=/opt", "-I/optional x")
     paths = (MachinePath("ROCM_PATH", "/opt"), MachinePath("TILEWRIGHT_CK_INCLUDE", "/opt/my ck/include"))
-    how = dataclasses.replace(recipe(stand_in_compiler(tmp_path), *flags), paths=paths)
+    recipes = dataclasses.replace(recipe(stand_in_compiler(tmp_path), *flags), paths=paths)
     out, log = tmp_path / "out", tmp_path / "log"
-    wrap_all(headers(tmp_path / "kernels", ["a.hpp"]), out, how, "cmake")
-    build("cmake-make", out, log)
+    wrap_all(headers(tmp_path / "kernels", ["a.hpp"]), out, recipes, how.partition("-")[0])
+    build(how, out, log)
     assert set(flags) < set(log.read_text().splitlines())
     log.unlink()
-    subprocess.run([tool("cmake"), "-B", "build", "-DTILEWRIGHT_CK_INCLUDE=/ck", "-DROCM_PATH=/r"], cwd=out, check=True)
-    build("cmake-make", out, log)
+    (tmp_path / "kernels" / "shared.h").touch()
+    if how.startswith("cmake"):
+        more = ["-DTILEWRIGHT_CK_INCLUDE=/ck", "-DROCM_PATH=/r"]
+        subprocess.run([tool("cmake"), "-B", "build", *more], cwd=out, check=True)
+    elif how == "ninja":
+        monkeypatch.setenv("TILEWRIGHT_CK_INCLUDE", "/ck")
+        monkeypatch.setenv("ROCM_PATH", "/r")
+    build(how, out, log, *(["TILEWRIGHT_CK_INCLUDE=/ck", "ROCM_PATH=/r"] if how == "make" else []))
     found = set(log.read_text().splitlines())
-    assert {"-I/ck", "-ffile-prefix-map=/ck=ck", "--rocm-path=/r", "-I/opt/my ckx"} < found
+    assert {"-I/ck", "-ffile-prefix-map=/ck=ck", "--rocm-path=/r", "-I/optional x"} < found
     assert not {"-I/opt/my ck/include", "--rocm-path=/opt"} & found
+
+
+def test_files_of_the_recipe_are_in_the_folder(how: str, tmp_path: Path) -> None:
+    plain = recipe(stand_in_compiler(tmp_path))
+    words = ("-include", FolderFile("front.h"))
+    steps = tuple(dataclasses.replace(step, flags=(*step.flags, *words)) for step in plain.steps[:2])
+    recipes = dataclasses.replace(plain, steps=(*steps, plain.steps[2]), files={"front.h": "first"})
+    out, log = tmp_path / "out", tmp_path / "log"
+    kernels = headers(tmp_path / "kernels", ["a.hpp"])
+    wrap_all(kernels, out, recipes, how.partition("-")[0])
+    build(how, out, log)
+    lines = log.read_text().splitlines()
+    named = {lines[i + 1] for i, word in enumerate(lines) if word == "-include"}
+    assert {(products_folder(how, out) / name).read_text() for name in named} == {"first"}
+    assert wrap_all(kernels, out, plain).removed == ("front.h",)
 
 
 def test_as_a_part_of_another_cmake_project(tmp_path: Path) -> None:

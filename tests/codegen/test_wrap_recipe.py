@@ -10,9 +10,10 @@ import pytest
 from tilewright import arch as archs
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
+from tilewright.building.flags import COMPAT, HIP_FORWARD
 from tilewright.building.recipe import make_gpu_less_recipe, make_hipcc_recipe, make_recipe, make_rocm_recipe
 from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain
-from tilewright.codegen.build_files.recipe import Slot
+from tilewright.codegen.build_files.recipe import FolderFile, Slot
 
 GPUS = [archs.load("gfx942"), archs.load("gfx90a")]
 PROGRAMS = ("bin/amdclang++", "llvm/bin/llvm-objdump", "llvm/bin/llvm-readelf")
@@ -49,11 +50,13 @@ def test_without_rocm_code_objects_are_made_apart_and_embedded(bitcode: Path) ->
     for step in made.steps[:3]:
         assert Slot.UNIT in step.words
         assert list(step.words).count("-c") == 1
-    compat = host.flags[host.flags.index("-include") + 1]
-    assert set(made.list_include_paths()) == {str(bitcode / "ck"), compat}
+    assert host.flags[host.flags.index("-include") + 1] == FolderFile("tilewright_compat.h")
+    assert made.files == {"tilewright_compat.h": COMPAT.read_text(), "hip_forward.c": HIP_FORWARD.read_text()}
+    assert str(COMPAT.parent) not in made.to_json()
+    assert FolderFile("hip_forward.c") in made.link_flags and "-lamdhip64" not in made.link_flags
+    assert set(made.list_include_paths()) == {str(bitcode / "ck")}
     assert {each.variable: each.path for each in made.paths} == {
         "TILEWRIGHT_CK_INCLUDE": str(bitcode / "ck"),
-        "TILEWRIGHT_COMPAT": compat,
         "TILEWRIGHT_DEVICE_LIBS": str(bitcode),
         "ROCM_PATH": str(bitcode / "rocm"),
     }
@@ -65,7 +68,8 @@ def test_rocm_compiles_in_one_call(tmp_path: Path) -> None:
     assert step.flags[:2] == ("--offload-arch=gfx942", "--offload-arch=gfx90a")
     assert {f"--rocm-path={tmp_path}/rocm", f"--rocm-device-lib-path={tmp_path}", "-fPIC", "-c"} < set(step.flags)
     assert not {"--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib"} & set(step.flags)
-    assert {f"-L{tmp_path}/rocm/lib", f"-Wl,-rpath,{tmp_path}/rocm/lib", "-lamdhip64"} <= set(made.link_flags)
+    assert {f"-Wl,-rpath,{tmp_path}/rocm/lib", FolderFile("hip_forward.c")} <= set(made.link_flags)
+    assert "-lamdhip64" not in made.link_flags
 
 
 def test_a_hipcc_elsewhere_is_told_nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -79,7 +83,7 @@ def test_a_hipcc_elsewhere_is_told_nothing_of_this_machine(monkeypatch: pytest.M
     assert f"-I{tmp_path}/checkout/include" in make_hipcc_recipe(GPUS[:1]).steps[0].flags
 
 
-def test_the_gpu_less_toolchain_beside_a_rocm_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_toolchain_than_the_current_one_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in PROGRAMS:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         command = f' "{tmp_path / name}" "-cc1" "-resource-dir" "{tmp_path}"'
@@ -93,5 +97,5 @@ def test_the_gpu_less_toolchain_beside_a_rocm_is_refused(monkeypatch: pytest.Mon
     (tmp_path / "include" / "hip" / "hip_version.h").write_text(version)
     (tmp_path / "include" / "hip" / "hip_runtime.h").touch()
     monkeypatch.setenv(knobs.ROCM_PATH.name, str(tmp_path))
-    with pytest.raises(ToolchainError, match=r"used only without ROCm, and ROCM_PATH=.* is set and complete"):
+    with pytest.raises(ToolchainError, match=r"gpu-less is not the current one: ROCM_PATH=.* is set and complete"):
         make_recipe(GPU_LESS, GPUS)

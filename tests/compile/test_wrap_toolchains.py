@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from test_wrap_build import BUILDS, build, products_of, stamps, tilewright
 
+import tilewright as tilewright_package
 from tilewright import arch as archs
 from tilewright.building.recipe import make_gpu_less_recipe
 from tilewright.building.toolchain import GPU_LESS, Toolchain, find_toolchain
@@ -101,6 +103,29 @@ def test_headers_of_other_generators_for_two_gpus(toolchain: Toolchain, tmp_path
     after = stamps(out)
     again = {f"{name}{suffix}" for name in ("one", "two") for suffix in (".gfx942.co", ".gfx90a.co", ".fatbin.o")}
     assert {name for name in after if after[name] != before[name]} == {*again, "libk.so"}
+
+
+@pytest.mark.parametrize(("system", "beside"), [("cmake", False), ("ninja", True), ("make", False)])
+def test_a_folder_that_moved(toolchain: Toolchain, system: str, beside: bool, tmp_path: Path) -> None:
+    """Wrapped by a Tilewright that is gone, in a folder that is gone: as on another machine of the same kind."""
+    venv, first, second = tmp_path / "venv", tmp_path / "first", tmp_path / "second"
+    package = Path(tilewright_package.__file__).parent
+    shutil.copytree(package, venv / "tilewright", ignore=shutil.ignore_patterns("__pycache__"))
+    first.mkdir()
+    kernels = kernel_headers(first / "kernels")
+    out = kernels if beside else first / "out"
+    option = "--generate-makefile" if system == "make" else f"--generate-{system}"
+    words = ["wrap", "--kernel-dir", kernels, "--out", out, "--pattern", "two.hpp", option, "--gpu", "gfx942"]
+    command = [sys.executable, "-m", "tilewright", *words]
+    surroundings = {**os.environ, "PYTHONPATH": str(venv)}
+    subprocess.run([str(word) for word in command], env=surroundings, check=True, capture_output=True)
+    shutil.rmtree(venv)
+    out = first.rename(second) / out.relative_to(first)
+    assert [path for path in out.iterdir() if path.is_file() and str(tmp_path).encode() in path.read_bytes()] == []
+    build(system, out)
+    path = products_of(system, out) / "libtilewright_kernels.so"
+    assert ctypes.CDLL(str(path)).value_of_two() == 1
+    assert "amdhip" not in call(toolchain.readelf, "--dynamic", path, folder=tmp_path)
 
 
 # A hipcc that does with the GPU-less toolchain what ROCm's does: one call makes one whole object.

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError, choose
-from tilewright.base.knobs import ROCM_PATH, TOOLCHAIN
+from tilewright.base.knobs import ROCM_PATH, TOOLCHAIN, TOOLCHAINS
 from tilewright.building import ck_headers, flags
 from tilewright.building.discover import discover
-from tilewright.building.flags import HIP_LIBRARY
-from tilewright.building.toolchain import GPU_LESS, PYPI, ROCM, Toolchain, find_toolchain
-from tilewright.codegen.build_files.recipe import WRAPPER_SUFFIX, BuildStep, CompileRecipe, MachinePath, Slot
+from tilewright.building.flags import COMPAT_COPY, HIP_FORWARD, HIP_FORWARD_FLAGS, HIP_LIBRARY
+from tilewright.building.toolchain import ROCM, Toolchain, find_toolchain
+from tilewright.codegen.build_files.recipe import (
+    WRAPPER_SUFFIX,
+    BuildStep,
+    CompileRecipe,
+    FolderFile,
+    MachinePath,
+    Slot,
+    Word,
+)
 
-KINDS = (ROCM, GPU_LESS)
 # The variable for the folder of CK's headers. TILEWRIGHT_CK, a setting of Tilewright, is the folder above it.
 CK_INCLUDE = "TILEWRIGHT_CK_INCLUDE"
 # One call of a ROCm compiler writes the whole object. With its newer driver, objects would need a special link step
@@ -23,6 +30,8 @@ CK_INCLUDE = "TILEWRIGHT_CK_INCLUDE"
 _WHOLE_OBJECT = ("-fPIC", "--no-offload-new-driver")
 # clang's driver writes no dependency files for device passes; the compiler itself does with this flag.
 _LISTS_HEADERS = ("-Xclang", "-dependency-file", "-Xclang", Slot.DEPFILE)
+# Words of the link step, after the objects: the functions that find HIP at run time.
+_FIND_HIP: tuple[Word, ...] = (*HIP_FORWARD_FLAGS, FolderFile(HIP_FORWARD.name))
 _DEVICE_ONLY = ("--cuda-device-only", "--no-gpu-bundle-output")
 
 
@@ -32,18 +41,14 @@ def make_recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
     ROCm may be missing on this machine: then the recipe calls the `hipcc` on PATH of the machine that builds.
     """
     if kind is not None:
-        choose("toolchain", kind, KINDS)
+        choose("toolchain", kind, TOOLCHAINS)
     found = discover()
     if kind == ROCM and found.chosen != ROCM:
         return make_hipcc_recipe(archs)
-    if found.chosen == PYPI:
+    if None not in (kind, found.chosen) and kind != found.chosen:
         raise ToolchainError(
-            "build files link the HIP library of this machine, and the toolchain from PyPI has none. Set "
-            f"{TOOLCHAIN.name}={GPU_LESS} for the distribution's HIP, or use --toolchain {ROCM}."
-        )
-    if kind == GPU_LESS and found.chosen == ROCM:
-        raise ToolchainError(
-            f"the GPU-less toolchain is used only without ROCm, and {found.reason}. Leave --toolchain out."
+            f"the toolchain {kind} is not the current one: {found.reason}. Leave --toolchain out, or set "
+            f"{TOOLCHAIN.name}={kind}."
         )
     toolchain = find_toolchain()
     return make_rocm_recipe(toolchain, archs) if toolchain.kind == ROCM else make_gpu_less_recipe(toolchain, archs)
@@ -56,13 +61,13 @@ def make_gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> Compile
         BuildStep(
             f"device_{arch.name}",
             f"(device code for {arch.name})",
-            (*toolchain.device_flags(arch), *_LISTS_HEADERS),
+            (*_name_files(toolchain.device_flags(arch, COMPAT_COPY)), *_LISTS_HEADERS),
             WRAPPER_SUFFIX,
             f".{arch.name}.co",
         )
         for arch in archs
     ]
-    host_flags = (*toolchain.host_flags(), *targets, "-c")
+    host_flags = (*_name_files(toolchain.host_flags(COMPAT_COPY)), *targets, "-c")
     host = BuildStep("host", "(host code)", host_flags, WRAPPER_SUFFIX, ".host.o", linked=True)
     needs = tuple(step.product for step in device)
     embed = BuildStep(
@@ -72,19 +77,19 @@ def make_gpu_less_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> Compile
         str(toolchain.cxx),
         _list_names(archs),
         (*device, host, embed),
-        (HIP_LIBRARY, *toolchain.link_flags()),
+        (*_FIND_HIP, *toolchain.link_flags()),
         _list_paths(toolchain.flag_paths()),
+        {**toolchain.compat_files(), **_read_hip_forward()},
     )
 
 
 def make_rocm_recipe(toolchain: Toolchain, archs: Sequence[Arch]) -> CompileRecipe:
     """Make a recipe with one call of ROCm's compiler per kernel."""
     step = _make_whole_step([toolchain.device_flags(arch) for arch in archs])
-    # The library stays on this machine, and programs that load it do not know HIP's folder.
-    libraries = f"{toolchain.rocm_path}/lib"
-    link = (f"-L{libraries}", HIP_LIBRARY, f"-Wl,-rpath,{libraries}", *toolchain.link_flags())
+    # The library stays on this machine, and programs that load it do not know HIP's folder. It looks for HIP there.
+    link = (*_FIND_HIP, f"-Wl,-rpath,{toolchain.rocm_path}/lib", *toolchain.link_flags())
     paths = _list_paths(toolchain.flag_paths())
-    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (step,), link, paths)
+    return CompileRecipe(str(toolchain.cxx), _list_names(archs), (step,), link, paths, _read_hip_forward())
 
 
 def make_hipcc_recipe(archs: Sequence[Arch]) -> CompileRecipe:
@@ -115,14 +120,20 @@ def _make_whole_step(per_gpu: Sequence[Sequence[str]]) -> BuildStep:
 
 
 def _list_paths(found: flags.FlagPaths) -> tuple[MachinePath, ...]:
-    """List the paths of this machine in the flags."""
-    named = (
+    """List the paths of this machine in the flags. The compatibility header is not one: it is in the folder."""
+    return (
         MachinePath(CK_INCLUDE, found.ck),
-        MachinePath("TILEWRIGHT_COMPAT", found.compat),
         MachinePath("TILEWRIGHT_DEVICE_LIBS", found.bitcode),
         MachinePath(ROCM_PATH.name, found.rocm),
     )
-    return tuple(each for each in named if each.path)
+
+
+def _name_files(words: Sequence[str]) -> Iterator[Word]:
+    return (FolderFile(word) if word == COMPAT_COPY else word for word in words)
+
+
+def _read_hip_forward() -> dict[str, str]:
+    return {HIP_FORWARD.name: HIP_FORWARD.read_text("utf-8")}
 
 
 def _list_names(archs: Sequence[Arch]) -> tuple[str, ...]:

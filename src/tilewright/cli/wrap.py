@@ -58,7 +58,7 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
     cls=Option,
     metavar="KIND",
     show_default="the current toolchain",
-    help="Use the toolchain rocm or gpu-less.",
+    help="Use the toolchain rocm, pypi or gpu-less.",
 )
 @click.option("--library", default=DEFAULT_LIBRARY, show_default=True, metavar="NAME", help="Build libNAME.so.")
 @click.option("--parallel/--no-parallel", default=True, show_default=True, help="Write several files at once.")

@@ -84,6 +84,7 @@ def _render_texts(
     texts = {wrapper.file: wrapper.render_text() for wrapper in wrappers}
     texts |= _render_assemblies(library)
     texts |= {OBJECT_LIST: library.format_object_list(), RECIPE: library.recipe.to_json()}
+    texts |= library.recipe.files
     return texts | {system.file: system.render(library) for system in systems}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +14,14 @@ from tilewright.codegen.build_files.recipe import (
     PRODUCTS,
     RECIPE,
     BuildStep,
+    FolderFile,
     LibraryTarget,
     MachinePath,
     Slot,
     Word,
+    split_word,
 )
-from tilewright.codegen.build_files.template import escape_dollars, fill_template, format_shell_command
+from tilewright.codegen.build_files.template import escape_dollars, fill_template, format_shell_command, quote_text
 
 # Characters with a special meaning in dependency files that the tools do not escape: a name with one of them is split
 # or read as a rule. Determined by building with each printable character in a file name and in a folder name, with
@@ -87,7 +88,7 @@ def _render_cmake(library: LibraryTarget) -> str:
         library=library,
         steps=library.recipe.steps,
         compiler=_format_cmake_literal(library.recipe.compiler),
-        paths=[(each.variable, _name_cmake_variable(each), _format_cmake_literal(each.path)) for each in paths],
+        paths=[(each.variable, _name_variable(each), _format_cmake_literal(each.path)) for each in paths],
         product=_format_cmake_product,
         command=partial(_format_cmake_command, paths),
         link=_format_cmake_words(paths, library.link_words, library.file, ""),
@@ -118,17 +119,18 @@ def _format_cmake_words(paths: Sequence[MachinePath], words: Iterable[Word], pro
     return " ".join(slots[word] if isinstance(word, Slot) else _format_cmake_word(paths, word) for word in words)
 
 
-def _format_cmake_word(paths: Sequence[MachinePath], text: str) -> str:
+def _format_cmake_word(paths: Sequence[MachinePath], word: str | FolderFile) -> str:
     """Format a word with variables instead of this machine's paths. Other text around them must be plain."""
-    for each in sorted(paths, key=lambda each: -len(each.path)):
-        before, found, after = text.partition(each.path)
-        whole = found and (not after or after[0] in "/=")
-        if whole and all(not part or _CMAKE_PLAIN.fullmatch(part) for part in (before, after)):
-            return f'"{before}${{{_name_cmake_variable(each)}}}{after}"'
-    return _format_cmake_literal(text)
+    if isinstance(word, FolderFile):
+        return f'"${{here}}/{word.name}"'
+    split = split_word(word, paths)
+    if split and all(not part or _CMAKE_PLAIN.fullmatch(part) for part in (split.before, split.after)):
+        return f'"{split.before}${{{_name_variable(split.path)}}}{split.after}"'
+    return _format_cmake_literal(word)
 
 
-def _name_cmake_variable(path: MachinePath) -> str:
+def _name_variable(path: MachinePath) -> str:
+    """The variable of a build file that holds the path that is used."""
     return path.variable.lower()
 
 
@@ -144,13 +146,20 @@ def _format_cmake_literal(text: str) -> str:
 
 def _render_ninja(library: LibraryTarget) -> str:
     """Render build.ninja."""
+    paths = library.recipe.paths
+    format_command = partial(
+        format_shell_command,
+        slots=_NINJA_SLOTS,
+        format_text=lambda text: _format_shell_word(paths, text, "${{{}}}"),
+    )
     return fill_template(
         "build.ninja.j2",
         library=library,
         steps=library.recipe.steps,
-        compiler=escape_dollars(_format_shell_default(library.recipe.compiler)),
-        command=lambda step: format_shell_command(step.words, _NINJA_SLOTS),
-        link=format_shell_command(library.link_words, _NINJA_SLOTS),
+        compiler=_format_default(library.recipe.compiler),
+        paths=[(p.variable, _name_variable(p), _format_default(p.path)) for p in paths],
+        command=lambda step: format_command(step.words),
+        link=format_command(library.link_words),
         edge=_format_ninja_edge,
         object_list=OBJECT_LIST,
     )
@@ -161,26 +170,47 @@ def _format_ninja_edge(step: BuildStep, kernel: str) -> str:
     return f"build {step.product_path(kernel)}: {step.name} {kernel}{step.source}{needed}"
 
 
-def _format_shell_default(path: str) -> str:
-    r"""Format a path as the default in `"${VARIABLE:-…}"`, where these characters need a backslash."""
-    return "".join(f"\\{c}" if c in '\\"$`}' else c for c in path)
+def _format_default(path: str) -> str:
+    r"""Format a path as the default in `"${VARIABLE:-…}"`, where these characters need a backslash. The shell that runs
+    the commands of ninja and make reads the variable: so values may have blanks."""
+    return escape_dollars("".join(f"\\{c}" if c in '\\"$`}' else c for c in path))
 
 
 def _render_make(library: LibraryTarget) -> str:
     """Render a Makefile for GNU make."""
+    paths = library.recipe.paths
+    format_command = partial(
+        format_shell_command,
+        slots=_MAKE_SLOTS,
+        format_text=lambda text: _format_shell_word(paths, text, "$({})"),
+    )
     return fill_template(
         "Makefile.j2",
         library=library,
         steps=library.recipe.steps,
-        # In the value of a variable, unlike in a recipe, # would start a comment.
-        compiler=escape_dollars(shlex.quote(library.recipe.compiler)).replace("#", "\\#"),
-        command=lambda step: format_shell_command(step.words, _MAKE_SLOTS),
-        link=format_shell_command(library.link_words, _MAKE_SLOTS),
+        compiler=_escape_comments(quote_text(library.recipe.compiler)),
+        paths=[(p.variable, _name_variable(p), _escape_comments(_format_default(p.path))) for p in paths],
+        command=lambda step: format_command(step.words),
+        link=format_command(library.link_words),
         prerequisites=_format_make_prerequisites,
         products=PRODUCTS,
         object_list=OBJECT_LIST,
         recipe=RECIPE,
     )
+
+
+def _escape_comments(value: str) -> str:
+    """Escape the value of a make variable: unlike in a recipe, # would start a comment."""
+    return value.replace("#", "\\#")
+
+
+def _format_shell_word(paths: Sequence[MachinePath], text: str, reference: str) -> str:
+    """Format a word for make or ninja, with variables instead of this machine's paths."""
+    split = split_word(text, paths)
+    if split is None:
+        return quote_text(text)
+    before, after = (quote_text(part) if part else "" for part in (split.before, split.after))
+    return f'{before}"{reference.format(_name_variable(split.path))}"{after}'
 
 
 def _format_make_prerequisites(step: BuildStep) -> str:

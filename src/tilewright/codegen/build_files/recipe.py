@@ -6,11 +6,11 @@ words are fixed texts and slots, which each build system fills in its own way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
-from tilewright.base.digest import to_canonical_json
+from tilewright.base.digest import digest_text, to_canonical_json
 
 # Names in the folder with wrappers and build files.
 HEADERS = "headers"  # a link to the folder of kernel headers, so that commands do not contain its path
@@ -31,7 +31,14 @@ class Slot(Enum):
     OBJECTS = "objects"  # @<list of all objects>: thousands of names do not fit into a command line
 
 
-Word = str | Slot
+@dataclass(frozen=True)
+class FolderFile:
+    """A word of a command that names a file of the recipe. The file is in the folder of the build files."""
+
+    name: str
+
+
+Word = str | Slot | FolderFile
 
 
 @dataclass(frozen=True)
@@ -88,19 +95,43 @@ class MachinePath:
 
 
 @dataclass(frozen=True)
+class SplitWord:
+    """A word with a path of this machine: the text before it, the path, and the text after it."""
+
+    before: str
+    path: MachinePath
+    after: str
+
+
+def split_word(text: str, paths: Sequence[MachinePath]) -> SplitWord | None:
+    """Find the longest of the paths in a word; None if it contains none of them."""
+    for path in sorted(paths, key=lambda path: -len(path.path)):
+        before, found, after = text.partition(path.path)
+        if found and (not after or after[0] in "/="):
+            return SplitWord(before, path, after)
+    return None
+
+
+@dataclass(frozen=True)
 class CompileRecipe:
-    """The compiler, the steps per kernel, and the flags to link them."""
+    """The compiler, the steps per kernel, and the words that link them. `files` are written beside the build files."""
 
     compiler: str
     gpus: tuple[str, ...]
     steps: tuple[BuildStep, ...]
-    link_flags: tuple[str, ...]
+    link_flags: tuple[Word, ...]
     paths: tuple[MachinePath, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return JSON of everything that determines the objects. Build files depend on it to detect changed flags."""
-        steps = {step.product: [str(word) for word in step.words] for step in self.steps}
-        return to_canonical_json({"compiler": self.compiler, "steps": steps, "link_flags": self.link_flags}) + "\n"
+        facts = {
+            "compiler": self.compiler,
+            "steps": {step.product: [str(word) for word in step.words] for step in self.steps},
+            "link_flags": [str(word) for word in self.link_flags],
+            "files": {name: digest_text(text) for name, text in self.files.items()},
+        }
+        return to_canonical_json(facts) + "\n"
 
     def suffixes(self) -> tuple[str, ...]:
         """Suffixes of all files that the build of a kernel may write."""
@@ -109,9 +140,9 @@ class CompileRecipe:
     def list_include_paths(self) -> Iterator[str]:
         """List the include files and folders in the flags; their names get into dependency files."""
         for step in self.steps:
-            words = [str(word) for word in step.flags]
+            words = ["" if isinstance(word, FolderFile) else str(word) for word in step.flags]
             for before, word in zip(["", *words], words, strict=False):
-                if before == "-include":
+                if before == "-include" and word:
                     yield word
                 elif word.startswith("-I"):
                     yield word.removeprefix("-I")
