@@ -26,44 +26,50 @@ x = np.arange(200, dtype=np.float32)
 """
 RUN = """
 device = Device("gpu:1")
-assert (scale.tripled(device, x) == 3 * x).all()
+for library in (scale, packed):
+    assert (library.tripled(device, x) == 3 * x).all()
 print(device.load_hip().path)
 print(*hip_library.find_mapped_libraries())
 """
 
 
-@pytest.fixture(params=["kernel", "pack"])
-def library(request: pytest.FixtureRequest, scale: ScaleLibrary, tmp_path: Path) -> ScaleLibrary:
-    """The same kernel in a library of its own, and in a pack."""
-    if request.param == "kernel":
-        return scale
+@pytest.fixture(scope="module")
+def packed(scale: ScaleLibrary, tmp_path_factory: pytest.TempPathFactory) -> ScaleLibrary:
+    """The same kernel in a pack."""
     artifact = Store(scale.path.parents[4]).get(scale.path.parent.name)
     assert artifact is not None
-    return ScaleLibrary(
-        write_pack([artifact], find_toolchain(), tmp_path / "pack").library_path("gfx942"), scale.symbol
-    )
+    pack = write_pack([artifact], find_toolchain(), tmp_path_factory.mktemp("packs") / "pack")
+    return ScaleLibrary(pack.library_path("gfx942"), scale.symbol)
 
 
-def test_no_library_names_hip(library: ScaleLibrary) -> None:
-    said = subprocess.check_output([find_toolchain().readelf, "--dynamic", library.path], text=True)
+def run_both(scale: ScaleLibrary, packed: ScaleLibrary, start: str) -> list[str]:
+    """Run both libraries in a process; return the HIP library of its GPUs, and all that it has."""
+    other = f"packed = ScaleLibrary(Path({str(packed.path)!r}), {packed.symbol!r})\n"
+    return in_own_process(scale.program(START + other + start + RUN)).splitlines()
+
+
+@pytest.mark.parametrize("name", ["scale", "packed"])
+def test_no_library_names_hip(name: str, request: pytest.FixtureRequest) -> None:
+    path = request.getfixturevalue(name).path
+    said = subprocess.check_output([find_toolchain().readelf, "--dynamic", path], text=True)
     assert "NEEDED" in said and "amdhip" not in said
-    exported = subprocess.check_output(["nm", "--dynamic", "--defined-only", library.path], text=True).split()
+    exported = subprocess.check_output(["nm", "--dynamic", "--defined-only", path], text=True).split()
     assert [name for name in exported if name.startswith(("hip", "__hipR", "__hipP", "tilewright"))] == []
 
 
 @pytest.mark.parametrize("soname", ["libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7"])
-def test_each_version_alone(library: ScaleLibrary, soname: str) -> None:
+def test_each_version_alone(scale: ScaleLibrary, packed: ScaleLibrary, soname: str) -> None:
     build = f"""
 made.read_soname = lambda *_: {soname!r}
 hip_library.use_gpu_library(made.open_shim().path)
 """
-    used, mapped = in_own_process(library.program(START + build + RUN)).splitlines()
+    used, mapped = run_both(scale, packed, build)
     assert used == mapped
     assert Path(used).name == soname
 
 
 @pytest.mark.parametrize("name", ["libamdhip64.so", "libamdhip64-3f2a9c10.so.7.1", "libthe_hip_of_torch.so"])
-def test_the_library_of_torch(library: ScaleLibrary, tmp_path: Path, name: str) -> None:
+def test_the_library_of_torch(scale: ScaleLibrary, packed: ScaleLibrary, tmp_path: Path, name: str) -> None:
     own = tmp_path / "torch" / "lib" / name
     own.parent.mkdir(parents=True)
     own.write_bytes(build_shim(find_toolchain()).read_bytes())
@@ -72,7 +78,7 @@ torch = ctypes.CDLL({str(own)!r})
 made.build_shim = lambda *_: Path({str(own)!r})
 made.open_shim()  # the emulated GPUs behind it
 """
-    used, mapped = in_own_process(library.program(START + load + RUN)).splitlines()
+    used, mapped = run_both(scale, packed, load)
     assert used == mapped == str(own)
 
 
