@@ -31,6 +31,7 @@ def link_flags(kind: str) -> tuple[str, ...]:
 
 
 COMPAT = Path(__file__).with_name("compat.h")
+COMPAT_PYPI = Path(__file__).with_name("from_pypi") / "compat.h"
 # The name of its copy among our headers in a store: precompiled headers must not contain the package's path.
 COMPAT_COPY = "tilewright_compat.h"
 

@@ -67,7 +67,8 @@ class Toolchain:
 
     def compat_files(self) -> dict[str, str]:
         """The compatibility header, if needed, as a file to store with other headers."""
-        return {flags.COMPAT_COPY: flags.COMPAT.read_text("utf-8")} if self.kind != ROCM else {}
+        header = self._find_compat()
+        return {flags.COMPAT_COPY: header.read_text("utf-8")} if header is not None else {}
 
     def link_flags(self) -> tuple[str, ...]:
         """Flags that link kernel libraries. They contain no folders."""
@@ -104,8 +105,13 @@ class Toolchain:
 
     def flag_paths(self, compat: str = "") -> flags.FlagPaths:
         """The paths that the flags contain. `compat` replaces the path of the compatibility header."""
-        front = (compat or str(flags.COMPAT)) if self.kind != ROCM else ""
+        header = self._find_compat()
+        front = "" if header is None else compat or str(header)
         return flags.FlagPaths(str(self.rocm_path), str(self.bitcode_dir), str(self.ck_include), front)
+
+    def _find_compat(self) -> Path | None:
+        """Return the compatibility header for this kind's HIP headers; None if they match the compiler."""
+        return {PYPI: flags.COMPAT_PYPI, GPU_LESS: flags.COMPAT}.get(self.kind)
 
     def _libraries(self, arch: Arch) -> tuple[str, ...]:
         return flags.list_gpu_less_libraries(arch, self.bitcode_dir) if self.kind != ROCM else ()

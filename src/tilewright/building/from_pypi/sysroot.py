@@ -32,8 +32,8 @@ _UNUSED_HIP_HEADERS = ("hip_fp16.h", "hip_bf16.h", "hip_bfloat16.h")
 _LIBCXX = (
     "algorithm", "atomic", "call_once", "charconv", "chrono", "condition_variable", "condition_variable_destructor",
     "error_category", "exception", "functional", "future", "hash", "ios", "ios.instantiations", "iostream", "locale",
-    "memory", "mutex", "mutex_destructor", "new", "new_handler", "new_helpers", "ostream", "random", "shared_mutex", "stdexcept",
-    "string", "system_error", "thread", "typeinfo", "vector", "verbose_abort",
+    "memory", "mutex", "mutex_destructor", "new", "new_handler", "new_helpers", "ostream", "random", "shared_mutex",
+    "stdexcept", "string", "system_error", "thread", "typeinfo", "vector", "verbose_abort",
 )  # fmt: skip
 _WITHOUT = ("cxa_demangle.cpp", "cxa_noexception.cpp")
 _LIBUNWIND = (
