@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
+# Debian packages that only tests need: build systems, a server, a browser.
+TEST_PACKAGES := cmake ninja-build redis-server chromium
 
 .PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees verified mutations clean
 .PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
@@ -19,7 +21,7 @@ install: ## everything for CI: packages from PyPI and Debian at once, then CK Ti
 	$(MAKE) toolchain
 
 debian: ## the Debian packages for the toolchain and the tests
-	tools/install-debian $$(tools/install-toolchain --list) chromium
+	tools/install-debian $$(tools/install-toolchain --list) $(TEST_PACKAGES)
 
 toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
 	tools/install-toolchain
