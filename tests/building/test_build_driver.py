@@ -38,9 +38,8 @@ def behind(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Pat
         (root / "resources" / "include" / "stddef.h").write_text(header)
         (root / "c++" / "12").mkdir(parents=True, exist_ok=True)
         script(root / "bin" / "lld", "exit 1")
-        command = (
-            f'"{root}/bin/clang" "-cc1" {flags} "-resource-dir" "{root}/resources" "-internal-isystem" "{root}/c++/12"'
-        )
+        folders = f'"-resource-dir" "{root}/resources" "-isysroot" "{root}" "-internal-isystem" "{root}/c++/12"'
+        command = f'"{root}/bin/clang" "-cc1" {flags} {folders}'
         link = f'"{root}/bin/lld" "-shared"'
         says = f"clang version {version}\n {command}\n {link}"
         return script(root / "bin" / "clang", f"# {remark}\ncat <<'END'\n{says}\nEND")

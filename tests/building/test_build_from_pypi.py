@@ -124,6 +124,16 @@ def test_an_installed_toolchain_is_not_installed_again(
     assert "delete the folder" in find.find_pypi_parts(())[0].problem
 
 
+def test_another_compiler_excludes_the_toolchain(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clean_knobs.setenv(knobs.CACHE_DIR.name, str(tmp_path))
+    clean_knobs.setenv(knobs.CXX.name, "clang++-22")
+    home = get_toolchain_folder()
+    home.mkdir(parents=True)
+    (home / "manifest.json").write_text(json.dumps({"version": wheels.VERSION, "wheels": {}}))
+    compiler = next(part for part in find.find_pypi_parts(()) if part.name == "compiler")
+    assert (compiler.ok, compiler.fix) == (False, "unset TILEWRIGHT_CXX")
+
+
 def make_part(problem: str = "") -> tuple[Component, ...]:
     return (Component("compiler", "compiler", None, "", problem, "install it"),)
 

@@ -27,7 +27,7 @@ _QUESTION = (
 )  # fmt: skip
 # Followed by a folder of this machine that the driver determines; its contents are hashed instead.
 _SYSTEM_FOLDERS = ("-internal-isystem", "-internal-externc-isystem")
-_MACHINE_FOLDERS = (*_SYSTEM_FOLDERS, "-resource-dir", "-o")
+_MACHINE_FOLDERS = (*_SYSTEM_FOLDERS, "-isysroot", "-resource-dir", "-o")
 _MACHINE_PREFIXES = ("-fdebug-compilation-dir=", "-fcoverage-compilation-dir=")
 # "libLLVM.so.22.1 => /lib/x86_64-linux-gnu/libLLVM.so.22.1 (0x00007fe172800000)", printed by the dynamic linker. The C
 # library and others do not affect the generated code, and differ between machines.
