@@ -19,6 +19,7 @@ from tilewright.building.from_pypi.wheels import VERSION, ZIG_LIBRARY, Machine, 
 from tilewright.building.package_index import WantedFile, download_file
 
 _DOWNLOADS = "downloads"
+_PRIVATE = ".install-"
 _DOWNLOAD_LIMIT_S = 3600.0  # 412 MB at 115 kB/s
 _LOCK_LIMIT_S = 2 * _DOWNLOAD_LIMIT_S
 _STEP = 4 * 2**20  # bytes of a download between two reports
@@ -50,8 +51,10 @@ def _install(home: Path, machine: Machine) -> None:
     wheels = list_wheels(machine)
     downloads = home.parent / _DOWNLOADS
     downloads.mkdir(exist_ok=True)
+    for left in home.parent.glob(f"{_PRIVATE}*"):  # by a process that was killed; this one holds the lock
+        shutil.rmtree(left, ignore_errors=True)
     archives = {wheel.file: _find_or_download(wheel, downloads) for wheel in wheels}
-    with tempfile.TemporaryDirectory(dir=home.parent, prefix=".install-") as private:
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix=_PRIVATE) as private:
         root, work = Path(private) / "root", Path(private) / "work"
         work.mkdir()
         with report_task("installing the toolchain", total=len(wheels) + 4) as advance:
