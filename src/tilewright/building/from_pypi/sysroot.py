@@ -181,8 +181,8 @@ def compile_constants(root: Path, work: Path) -> None:
 
 def compute_isa_version(arch: Arch) -> int:
     """Compute the number that device libraries compare: 9402 for gfx942, 9010 for gfx90a, 11000 for gfx1100."""
-    major, minor, step = re.fullmatch(r"gfx(\d+)(\d)([0-9a-f])", arch.name).groups()  # type: ignore[union-attr]
-    return int(major) * 1000 + int(minor) * 100 + int(step, 16)
+    digits = arch.name.removeprefix("gfx")
+    return int(digits[:-2]) * 1000 + int(digits[-2]) * 100 + int(digits[-1], 16)
 
 
 def _format_constant(kind: str, name: str, value: int) -> str:
