@@ -14,6 +14,7 @@ from tilewright.ops.fields import read_config
 from tilewright.ops.fmha import source
 from tilewright.ops.fmha.arch_table import TILE_FIELDS, list_tile_texts, list_tile_values, list_tiles, read_tile
 from tilewright.ops.fmha.call import CALL
+from tilewright.ops.fmha.ck_probes import CK_PROBES
 from tilewright.ops.fmha.config import MODES, PAD_FIELDS, Config, get_padding_preset
 from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.fit import FIT_RULES
@@ -100,6 +101,7 @@ OP = Op(
     },
     template=_HERE / "kernel.hip.j2",
     headers=source.HEADERS,
+    ck_probes=CK_PROBES,
     support={**source.SUPPORT, **format_header(CALL)},
     launchers=source.find_launchers(KINDS),
     sets=functools.partial(load_sets, _HERE / "preselected"),

@@ -22,6 +22,7 @@ SUPPORT = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
     "tilewright_fmha_settings.hpp": _HERE / "launch" / "settings.hpp",
+    "tilewright_fmha_mask.hpp": _HERE / "launch" / "mask.hpp",
     "tilewright_fmha_kernel.hpp": _HERE / "launch" / "kernel.hpp",
 }
 HEADERS = (

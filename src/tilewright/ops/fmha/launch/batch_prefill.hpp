@@ -18,6 +18,43 @@ struct BatchPrefillMask
 template <typename D>
 struct BatchPrefillTypes
 {
+#if defined(TILEWRIGHT_CK_FMHA_BATCH_PREFILL_PAGE_SIZES)
+    static_assert(D::group_mode && D::v_row_major, "this CK Tile has group mode and values in rows only");
+    // Pages of one token, listed one after another, with the elements of a head side by side.
+    using Traits  = ck_tile::TileFmhaBatchPrefillTraits<D::pad_q,
+                                                        D::pad_k,
+                                                        D::pad_hdim_q != 0,
+                                                        D::pad_hdim_v != 0,
+                                                        D::soft_cap,
+                                                        D::bias,
+                                                        false,
+                                                        D::lse,
+                                                        D::dropout,
+                                                        Quantisation<D>::value,
+                                                        Parts<D>::occupancy,
+                                                        false,
+                                                        false,
+                                                        1,
+                                                        ck_tile::BlockAttentionKVCacheMemoryLayoutEnum::LINEAR_LAYOUT>;
+    using Problem = ck_tile::BlockFmhaBatchPrefillPipelineProblem<typename D::QKV,
+                                                                  typename D::QKV,
+                                                                  typename D::QKV,
+                                                                  float,
+                                                                  float,
+                                                                  typename D::Bias,
+                                                                  uint8_t,
+                                                                  float,
+                                                                  typename D::P,
+                                                                  float,
+                                                                  typename D::O,
+                                                                  AttentionShape<D>,
+                                                                  D::group_mode,
+                                                                  typename Parts<D>::Variant,
+                                                                  typename BatchPrefillMask<D>::type,
+                                                                  false,
+                                                                  1,
+                                                                  Traits>;
+#else
     using Traits  = ck_tile::TileFmhaTraits<D::pad_q,
                                             D::pad_k,
                                             D::pad_hdim_q != 0,
@@ -27,7 +64,7 @@ struct BatchPrefillTypes
                                             false,
                                             D::lse,
                                             D::dropout,
-                                            D::static_quant,
+                                            Quantisation<D>::value,
                                             Parts<D>::occupancy>;
     using Problem = ck_tile::BlockFmhaPipelineProblem<typename D::QKV,
                                                       typename D::QKV,
@@ -46,6 +83,7 @@ struct BatchPrefillTypes
                                                       typename BatchPrefillMask<D>::type,
                                                       false,
                                                       Traits>;
+#endif
     using Pipe     = ck_tile::BlockFmhaBatchPrefillPipelineQRKSVSAsync<Problem>;
     using Epilogue = ck_tile::Default2DEpilogue<
         ck_tile::Default2DEpilogueProblem<float, typename D::O, D::pad_q, D::pad_hdim_v != 0>>;
@@ -185,109 +223,67 @@ struct BatchPrefill
         return seeded_arguments(a, std::make_pair(a.drop_seed, a.drop_offset));
     }
 
+    // What newer lists of arguments have besides: scales of q, k and v, of which there are none, and the size of pages.
+#if defined(TILEWRIGHT_CK_FMHA_BATCH_PREFILL_PAGE_SIZES)
+    static constexpr auto no_descales = std::make_tuple(nullptr, nullptr, nullptr);
+
+    static auto pages(const tw_fmha_args& a)
+    {
+        const typename K::PageBlockTableKargs table{a.page_starts, static_cast<int32_t*>(a.workspace), nullptr};
+        return std::make_tuple(a.pages, 1, table);
+    }
+#else
+    static constexpr std::tuple<> no_descales;
+
+    static auto pages(const tw_fmha_args& a) { return std::make_tuple(a.pages, a.page_starts, a.workspace); }
+#endif
+
     // A page has one token, so a page's stride is that of a row.
     template <typename SeedOffset>
     static auto seeded_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
     {
-        if constexpr(D::group_mode)
-            return group_arguments(a, seed_offset);
-        else
-            return batch_arguments(a, seed_offset);
-    }
-
-    template <typename SeedOffset>
-    static auto batch_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
-    {
-        return K::MakeKargs(a.q.data,
-                            a.k.data,
-                            a.v.data,
-                            a.bias.data,
-                            a.randval.data,
-                            a.lse.data,
-                            a.o.data,
-                            a.seqlen_q,
-                            a.hdim_q,
-                            a.hdim_v,
-                            a.heads,
-                            a.heads / a.kv_heads,
-                            a.pages,
-                            a.page_starts,
-                            a.workspace,
-                            a.scale,
-                            a.scale_p,
-                            a.scale_o,
-                            a.logits_cap,
-                            a.q.row,
-                            a.k.batch,
-                            a.v.batch,
-                            bias_row_of<D>(a),
-                            a.randval.row,
-                            a.o.row,
-                            a.q.head,
-                            a.k.head,
-                            a.v.head,
-                            a.bias.head,
-                            a.randval.head,
-                            a.lse.head,
-                            a.o.head,
-                            a.q.batch,
-                            a.k.batch,
-                            a.v.batch,
-                            a.bias.batch,
-                            a.randval.batch,
-                            a.lse.batch,
-                            a.o.batch,
-                            a.window_left,
-                            a.window_right,
-                            a.mask,
-                            static_cast<float>(a.p_drop),
-                            a.wants_randval != 0,
-                            seed_offset);
-    }
-
-    template <typename SeedOffset>
-    static auto group_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
-    {
-        return K::MakeKargs(a.q.data,
-                            a.k.data,
-                            a.v.data,
-                            a.bias.data,
-                            a.randval.data,
-                            a.lse.data,
-                            a.o.data,
-                            a.seqstart_q,
-                            a.hdim_q,
-                            a.hdim_v,
-                            a.heads,
-                            a.heads / a.kv_heads,
-                            a.pages,
-                            a.page_starts,
-                            a.workspace,
-                            a.scale,
-                            a.scale_p,
-                            a.scale_o,
-                            a.logits_cap,
-                            a.q.row,
-                            a.k.batch,
-                            a.v.batch,
-                            bias_row_of<D>(a),
-                            a.randval.row,
-                            a.o.row,
-                            a.q.head,
-                            a.k.head,
-                            a.v.head,
-                            a.bias.head,
-                            a.randval.head,
-                            a.lse.head,
-                            a.o.head,
-                            a.k.batch,
-                            a.v.batch,
-                            a.window_left,
-                            a.window_right,
-                            a.mask,
-                            static_cast<float>(a.p_drop),
-                            a.wants_randval != 0,
-                            seed_offset);
+        const auto inputs  = std::make_tuple(a.q.data, a.k.data, a.v.data, a.bias.data);
+        const auto outputs = std::make_tuple(a.randval.data, a.lse.data, a.o.data);
+        const auto sizes   = std::make_tuple(a.hdim_q, a.hdim_v, a.heads, a.heads / a.kv_heads);
+        const auto scales  = std::make_tuple(a.scale, a.scale_p, a.scale_o, a.logits_cap);
+        const auto strides = std::make_tuple(a.q.row,
+                                             a.k.batch,
+                                             a.v.batch,
+                                             bias_row_of<D>(a),
+                                             a.randval.row,
+                                             a.o.row,
+                                             a.q.head,
+                                             a.k.head,
+                                             a.v.head,
+                                             a.bias.head,
+                                             a.randval.head,
+                                             a.lse.head,
+                                             a.o.head);
+        const auto dropout = std::make_tuple(static_cast<float>(a.p_drop), a.wants_randval != 0, seed_offset);
+        const auto batches = [&] {
+            if constexpr(D::group_mode)
+                return std::make_tuple(a.k.batch, a.v.batch);
+            else
+                return std::make_tuple(
+                    a.q.batch, a.k.batch, a.v.batch, a.bias.batch, a.randval.batch, a.lse.batch, a.o.batch);
+        }();
+        const auto lengths = [&] {
+            if constexpr(D::group_mode)
+                return std::make_tuple(a.seqstart_q);
+            else
+                return std::make_tuple(a.seqlen_q);
+        }();
+        return make_arguments<K>(inputs,
+                                 no_descales,
+                                 outputs,
+                                 lengths,
+                                 sizes,
+                                 pages(a),
+                                 scales,
+                                 strides,
+                                 batches,
+                                 window_of(a),
+                                 dropout);
     }
 };
 

@@ -6,10 +6,111 @@
 
 namespace tilewright_fmha {
 
-// CK Tile's kernel reads at least one part of the sums. A sequence without keys has none: its gradient is zero.
-template <typename Base, typename T>
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+// CK Tile's kernel knows one layout of the sums, with the parts of a head side by side, and reads their number from its
+// own workspace. This one gives its pipeline the caller's layout.
+template <typename Base, typename D>
 struct ConvertDqKernel : Base
 {
+    using T    = typename D::QKV;
+    using Pipe = typename Base::FmhaBwdConvertQGrad;
+
+    struct Kargs
+    {
+        tw_fmha_tensor dq_acc, dq;
+        const int32_t *seqstart_q_ptr, *seqstart_k_ptr, *seqlen_q_ptr, *seqlen_k_ptr;
+        int seqlen_q, seqlen_k, hdim_q;
+    };
+
+    CK_TILE_DEVICE void operator()(Kargs kargs) const
+    {
+        const int sequence = blockIdx.z;
+        int queries = kargs.seqlen_q, keys = kargs.seqlen_k;
+        const float* from = static_cast<const float*>(kargs.dq_acc.data) + int64_t{blockIdx.y} * kargs.dq_acc.head;
+        T* to             = static_cast<T*>(kargs.dq.data) + int64_t{blockIdx.y} * kargs.dq.head;
+        if constexpr(D::group_mode)
+        {
+            const int* q_starts = kargs.seqstart_q_ptr + sequence;
+            const int* k_starts = kargs.seqstart_k_ptr + sequence;
+            queries = kargs.seqlen_q_ptr != nullptr ? kargs.seqlen_q_ptr[sequence] : q_starts[1] - q_starts[0];
+            keys    = kargs.seqlen_k_ptr != nullptr ? kargs.seqlen_k_ptr[sequence] : k_starts[1] - k_starts[0];
+            from += int64_t{q_starts[0]} * kargs.dq_acc.row;
+            to += int64_t{q_starts[0]} * kargs.dq.row;
+        }
+        else
+        {
+            from += sequence * kargs.dq_acc.batch;
+            to += sequence * kargs.dq.batch;
+        }
+        const int first = ck_tile::amd_wave_read_first_lane(static_cast<int>(blockIdx.x) * D::m0);
+        if(first >= queries)
+            return;
+        const int parts = D::deterministic ? (keys + D::n0 - 1) / D::n0 : 1;
+        if(parts == 0)
+            clear(to + first * kargs.dq.row, kargs.dq.row, min(queries - first, D::m0), kargs.hdim_q);
+        else
+            convert(kargs, from, to, first, queries, parts);
+    }
+
+    // The gradient of a sequence without keys.
+    CK_TILE_DEVICE static void clear(T* dq, int64_t row, int rows, int columns)
+    {
+        for(int i = threadIdx.x; i < rows * columns; i += blockDim.x)
+            dq[i / columns * row + i % columns] = ck_tile::type_convert<T>(0.0f);
+    }
+
+    CK_TILE_DEVICE static void
+    convert(const Kargs& kargs, const float* from, T* to, int first, int queries, int parts)
+    {
+        using namespace ck_tile;
+        using Rows    = number<D::m0>;
+        using Columns = number<D::hdim_q>;
+        const auto dq = pad_tensor_view(make_view<Pipe::kAlignmentQGrad>(to, queries, kargs.hdim_q, kargs.dq.row),
+                                        make_tuple(Rows{}, Columns{}),
+                                        sequence<D::pad_q, D::pad_hdim_q != 0>{});
+        auto dq_window = make_tile_window(dq, make_tuple(Rows{}, Columns{}), {first, 0});
+        if constexpr(D::deterministic)
+        {
+            const auto sums = pad_tensor_view(
+                make_naive_tensor_view<address_space_enum::global>(
+                    from,
+                    make_tuple(parts, queries, kargs.hdim_q),
+                    make_tuple(static_cast<int>(kargs.dq_acc.part), static_cast<int>(kargs.dq_acc.row), 1),
+                    number<Pipe::kAlignmentQGradAcc>{},
+                    number<1>{}),
+                make_tuple(number<1>{}, Rows{}, Columns{}),
+                sequence<false, D::pad_q, D::pad_hdim_q != 0>{});
+            auto window = make_tile_window(sums, make_tuple(number<1>{}, Rows{}, Columns{}), {0, first, 0});
+            Pipe{}(window, dq_window, parts);
+        }
+        else
+        {
+            const auto sums = pad_tensor_view(
+                make_view<Pipe::kAlignmentQGradAcc>(from, queries, kargs.hdim_q, kargs.dq_acc.row),
+                make_tuple(Rows{}, Columns{}),
+                sequence<D::pad_q, D::pad_hdim_q != 0>{});
+            auto window = make_tile_window(sums, make_tuple(Rows{}, Columns{}), {first, 0});
+            Pipe{}(window, dq_window);
+        }
+    }
+
+    template <int Alignment, typename Element>
+    CK_TILE_DEVICE static auto make_view(Element* data, int rows, int columns, int64_t stride)
+    {
+        using namespace ck_tile;
+        return make_naive_tensor_view<address_space_enum::global>(data,
+                                                                  make_tuple(rows, columns),
+                                                                  make_tuple(static_cast<int>(stride), 1),
+                                                                  number<Alignment>{},
+                                                                  number<1>{});
+    }
+};
+#else
+// CK Tile's kernel reads at least one part of the sums. A sequence without keys has none: its gradient is zero.
+template <typename Base, typename D>
+struct ConvertDqKernel : Base
+{
+    using T     = typename D::QKV;
     using Kargs = typename Base::Kargs;
 
     CK_TILE_DEVICE void operator()(Kargs kargs) const
@@ -40,6 +141,7 @@ struct ConvertDqKernel : Base
             dq[int64_t{i / kargs.hdim_q} * kargs.stride_dq + i % kargs.hdim_q] = ck_tile::type_convert<T>(0.0f);
     }
 };
+#endif
 
 template <typename D>
 struct ConvertDq
@@ -51,13 +153,15 @@ struct ConvertDq
                                                                      typename D::QKV,
                                                                      D::threads,
                                                                      D::m0,
+#if defined(TILEWRIGHT_CK_FMHA_CONVERT_DQ_KEY_TILES)
                                                                      D::n0,
+#endif
                                                                      D::hdim_q,
                                                                      D::group_mode,
                                                                      D::deterministic,
                                                                      Traits>;
     using K = ConvertDqKernel<ck_tile::FmhaBwdConvertQGradKernel<ck_tile::BlockFmhaBwdConvertQGrad<Problem>>,
-                              typename D::QKV>;
+                              D>;
 
     static int check(const tw_fmha_args* args) { return check_struct(args); }
 
@@ -112,6 +216,20 @@ struct ConvertDq
         return supports(args);
     }
 
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+    static auto arguments(const tw_fmha_args& a)
+    {
+        return typename K::Kargs{a.dq_acc,
+                                 a.dq,
+                                 a.seqstart_q,
+                                 a.seqstart_k,
+                                 a.seqlens_q,
+                                 a.seqlens_k,
+                                 static_cast<int>(a.seqlen_q),
+                                 static_cast<int>(a.seqlen_k),
+                                 static_cast<int>(a.hdim_q)};
+    }
+#else
     static auto arguments(const tw_fmha_args& a)
     {
         if constexpr(D::group_mode)
@@ -143,6 +261,7 @@ struct ConvertDq
                                 a.dq_acc.batch,
                                 a.dq_acc.part);
     }
+#endif
 
     static int run(const tw_fmha_args* args, hipStream_t stream)
     {

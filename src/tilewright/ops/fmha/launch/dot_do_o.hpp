@@ -15,6 +15,9 @@ struct DotDoO
     using Problem = ck_tile::BlockFmhaBwdOGradDotOPipelineProblem<typename D::O,
                                                                   typename D::O,
                                                                   float,
+#if defined(TILEWRIGHT_CK_FMHA_DOT_DO_O_LSE)
+                                                                  float, // LSE, for the gradient of sinks
+#endif
                                                                   D::threads,
                                                                   D::hdim_v,
                                                                   D::group_mode,
@@ -79,38 +82,31 @@ struct DotDoO
         return supports(args);
     }
 
+    // Newer kernels also compute the gradient of sinks, from LSE; without sinks it is not written.
+#if defined(TILEWRIGHT_CK_FMHA_DOT_DO_O_LSE)
+    static constexpr auto no_sinks = std::make_tuple(nullptr, nullptr, nullptr);
+    static auto sizes(const tw_fmha_args& a) { return std::make_tuple(a.hdim_v, a.heads); }
+#else
+    static constexpr std::tuple<> no_sinks;
+    static auto sizes(const tw_fmha_args& a) { return std::make_tuple(a.hdim_v); }
+#endif
+
     static auto arguments(const tw_fmha_args& a)
     {
-        const float kept = static_cast<float>(1.0 - a.p_drop);
+        const auto tensors = std::make_tuple(a.o.data, a.d_o.data, a.d.data);
+        const auto kept    = std::make_tuple(static_cast<float>(1.0 - a.p_drop));
+        const auto strides = std::make_tuple(a.d_o.row, a.o.row, a.d_o.head, a.o.head, a.d.head);
         if constexpr(D::group_mode)
-            return K::MakeKargs(a.o.data,
-                                a.d_o.data,
-                                a.d.data,
-                                kept,
-                                a.seqstart_q,
-                                a.seqlens_q,
-                                nullptr,
-                                a.hdim_v,
-                                a.d_o.row,
-                                a.o.row,
-                                a.d_o.head,
-                                a.o.head,
-                                a.d.head);
+            return make_arguments<K>(
+                tensors, no_sinks, kept, std::make_tuple(a.seqstart_q, a.seqlens_q, nullptr), sizes(a), strides);
         else
-            return K::MakeKargs(a.o.data,
-                                a.d_o.data,
-                                a.d.data,
-                                kept,
-                                a.seqlen_q,
-                                a.hdim_v,
-                                a.d_o.row,
-                                a.o.row,
-                                a.d_o.head,
-                                a.o.head,
-                                a.d.head,
-                                a.d_o.batch,
-                                a.o.batch,
-                                a.d.batch);
+            return make_arguments<K>(tensors,
+                                     no_sinks,
+                                     kept,
+                                     std::make_tuple(a.seqlen_q),
+                                     sizes(a),
+                                     strides,
+                                     std::make_tuple(a.d_o.batch, a.o.batch, a.d.batch));
     }
 
     static int run(const tw_fmha_args* args, hipStream_t stream)

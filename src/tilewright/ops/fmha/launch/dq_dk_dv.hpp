@@ -75,6 +75,11 @@ struct DqDkDv
         if(a.lse.batch != a.d.batch || a.lse.head != a.d.head || a.lse.row != 1 || a.d.row != 1)
             return fail(TW_UNSUPPORTED, "lse and d must have the same strides and packed rows: the heads of lse are "
                         "%lld apart, those of d %lld", a.lse.head, a.d.head);
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+        if(!Types::whole_head && a.dq_acc.row != a.hdim_q)
+            return fail(TW_UNSUPPORTED, "the rows of dq_acc are %lld elements apart, must be packed: hdim_q = %lld",
+                        a.dq_acc.row, a.hdim_q);
+#endif
         // A kernel has 2^16 - 1 work-groups along y and z at most; parts are cleared side by side.
         constexpr int64_t most = 65535;
         if(a.heads > most || a.batch > most / a.dq_parts)
@@ -103,9 +108,8 @@ struct DqDkDv
             return fail(TW_BAD_ARGS, "lse, d_o and d must not be null");
         if(a.dq_acc.data == nullptr || a.dk.data == nullptr || a.dv.data == nullptr)
             return fail(TW_BAD_ARGS, "dq_acc, dk and dv must not be null");
-        // Work-groups add to dq_acc atomically, unless each has its own part of it, or whole rows.
         if(const auto beyond = reinterpret_cast<uintptr_t>(a.dq_acc.data) % sizeof(float);
-           !D::deterministic && !Types::whole_head && beyond != 0)
+           Types::adds && beyond != 0)
             return fail(TW_UNSUPPORTED, "dq_acc begins %lld bytes past a multiple of the %lld bytes that an atomic add "
                         "takes; align it, or use a deterministic kernel", beyond, sizeof(float));
         if(D::bias_gradient && a.dbias.data == nullptr)
@@ -120,11 +124,15 @@ struct DqDkDv
     // CK Tile writes dk and dv of each query head. Where they share key heads, that is to the workspace.
     static bool shares_heads(const tw_fmha_args& a) { return a.heads != a.kv_heads; }
 
-    static uint64_t workspace_dk(const tw_fmha_args& a)
+    static uint64_t round_up(uint64_t bytes)
     {
         constexpr uint64_t alignment = 256;
-        const uint64_t bytes         = a.batch * a.seqlen_k * a.heads * a.hdim_q * sizeof(T);
         return (bytes + alignment - 1) / alignment * alignment;
+    }
+
+    static uint64_t workspace_dk(const tw_fmha_args& a)
+    {
+        return round_up(a.batch * a.seqlen_k * a.heads * a.hdim_q * sizeof(T));
     }
 
     static uint64_t workspace_dv(const tw_fmha_args& a)
@@ -132,9 +140,22 @@ struct DqDkDv
         return a.batch * a.seqlen_k * a.heads * a.hdim_v * sizeof(T);
     }
 
-    static uint64_t workspace_bytes(const tw_fmha_args& a)
+    static uint64_t workspace_gradients(const tw_fmha_args& a)
     {
         return shares_heads(a) ? workspace_dk(a) + workspace_dv(a) : 0;
+    }
+
+    static uint64_t workspace_bytes(const tw_fmha_args& a)
+    {
+        if(!Types::reads_offsets)
+            return workspace_gradients(a);
+        return round_up(workspace_gradients(a)) + a.batch * sizeof(ck_tile::long_index_t);
+    }
+
+    // Where a fixed order of sums reads an offset for each sequence, in the workspace. They are 0.
+    static void* offsets_of(const tw_fmha_args& a)
+    {
+        return static_cast<char*>(a.workspace) + round_up(workspace_gradients(a));
     }
 
     static int workspace_size(const tw_fmha_args* args, uint64_t* bytes)
@@ -170,32 +191,44 @@ struct DqDkDv
             seed = std::pair<const void*, const void*>{a.drop_seed_at, a.drop_offset_at};
         const float p_drop = static_cast<float>(a.p_drop);
         const float scale  = static_cast<float>(a.scale);
-        if constexpr(D::group_mode)
-            return typename K::Kargs{
-                K::MakeKargsImpl(a.q.data, a.k.data, a.v.data, a.bias.data, a.lse.data, a.d_o.data, a.d.data,
-                                 a.randval.data, dk.data, dv.data, a.dbias.data, a.dq_acc.data,
-                                 a.seqstart_q, a.seqstart_k, a.seqlens_q, a.seqlens_k, nullptr, nullptr,
-                                 a.hdim_q, a.hdim_v, a.heads, a.heads / a.kv_heads, scale,
-                                 a.q.row, a.k.row, a.v.row, bias_row, a.randval.row, a.d_o.row, a.dq_acc.row,
-                                 dk.row, dv.row, a.dbias.row,
-                                 a.q.head, a.k.head, a.v.head, a.bias.head, a.randval.head, a.d_o.head, a.d.head,
-                                 a.dq_acc.head, dk.head, dv.head, a.dbias.head,
-                                 a.dq_acc.part, a.window_left, a.window_right, a.mask, p_drop, seed),
-                shares_heads(a) ? static_cast<int>(a.seqlen_k) : 0};
-        else
-            return typename K::Kargs{
-                K::MakeKargsImpl(a.q.data, a.k.data, a.v.data, a.bias.data, a.lse.data, a.d_o.data, a.d.data,
-                                 a.randval.data, dk.data, dv.data, a.dbias.data, a.dq_acc.data,
-                                 a.seqlen_q, a.seqlen_k,
-                                 a.hdim_q, a.hdim_v, a.heads, a.heads / a.kv_heads, scale,
-                                 a.q.row, a.k.row, a.v.row, bias_row, a.randval.row, a.d_o.row, a.dq_acc.row,
-                                 dk.row, dv.row, a.dbias.row,
-                                 a.q.head, a.k.head, a.v.head, a.bias.head, a.randval.head, a.d_o.head, a.d.head,
-                                 a.dq_acc.head, dk.head, dv.head, a.dbias.head,
-                                 a.q.batch, a.k.batch, a.v.batch, a.bias.batch, a.randval.batch, a.d_o.batch,
-                                 a.d.batch, a.dq_acc.batch, dk.batch, dv.batch, a.dbias.batch,
-                                 a.dq_acc.part, a.window_left, a.window_right, a.mask, p_drop, seed),
-                0};
+        const auto inputs  = std::make_tuple(a.q.data, a.k.data, a.v.data, a.bias.data, a.lse.data, a.d_o.data,
+                                             a.d.data, a.randval.data);
+        const auto outputs = std::make_tuple(dk.data, dv.data, a.dbias.data);
+        const auto lengths = [&] {
+            if constexpr(D::group_mode)
+                return std::make_tuple(a.seqstart_q, a.seqstart_k, a.seqlens_q, a.seqlens_k, nullptr, nullptr);
+            else
+                return std::make_tuple(a.seqlen_q, a.seqlen_k);
+        }();
+        const auto sizes   = std::make_tuple(a.hdim_q, a.hdim_v, a.heads, a.heads / a.kv_heads, scale);
+        const auto strides = std::make_tuple(
+            a.q.row, a.k.row, a.v.row, bias_row, a.randval.row, a.d_o.row, a.dq_acc.row, dk.row, dv.row, a.dbias.row,
+            a.q.head, a.k.head, a.v.head, a.bias.head, a.randval.head, a.d_o.head, a.d.head, a.dq_acc.head, dk.head,
+            dv.head, a.dbias.head);
+        const auto batches = [&] {
+            if constexpr(D::group_mode)
+                return std::make_tuple();
+            else
+                return std::make_tuple(a.q.batch, a.k.batch, a.v.batch, a.bias.batch, a.randval.batch, a.d_o.batch,
+                                       a.d.batch, a.dq_acc.batch, dk.batch, dv.batch, a.dbias.batch);
+        }();
+        const auto rest = std::make_tuple(a.window_left, a.window_right, a.mask, p_drop, seed);
+        const auto make = [](const auto&... values) { return K::MakeKargsImpl(values...); };
+        const int workspace_rows = D::group_mode && shares_heads(a) ? static_cast<int>(a.seqlen_k) : 0;
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+        // CK Tile's workspace has the sums, in a layout of its own, and tables for a fixed order: see DqDkDvKernel.
+        const auto no_workspace = std::make_tuple(static_cast<void*>(nullptr));
+        auto kargs = std::apply(make, std::tuple_cat(inputs, std::make_tuple(a.dq_acc.data), outputs, no_workspace,
+                                                     lengths, std::make_tuple(a.batch), sizes, strides, batches, rest));
+        if constexpr(Types::reads_offsets)
+            kargs.dq_acc_batch_offset_ptr = static_cast<const ck_tile::long_index_t*>(offsets_of(a));
+        return typename K::Kargs{kargs, workspace_rows, a.dq_acc};
+#else
+        return typename K::Kargs{
+            std::apply(make, std::tuple_cat(inputs, outputs, std::make_tuple(a.dq_acc.data), lengths, sizes, strides,
+                                            batches, std::make_tuple(a.dq_acc.part), rest)),
+            workspace_rows};
+#endif
     }
 
     // Rows of a tensor of queries or of keys; `starts` are null where sequences do not follow each other.
@@ -219,6 +252,15 @@ struct DqDkDv
         return clear_rows<Element>(a, tensor, parts, a.seqlen_q, columns, starts, stream);
     }
 
+    static int clear_offsets(const tw_fmha_args& a, hipStream_t stream)
+    {
+        constexpr int threads = 256;
+        const dim3 grid(static_cast<uint32_t>((a.batch + threads - 1) / threads));
+        const tw_fmha_tensor offsets{offsets_of(a), 0, 0, 0, 1};
+        clear<ck_tile::long_index_t><<<grid, dim3(threads), 0, stream>>>(offsets, 1, a.batch, 1, nullptr);
+        return launched();
+    }
+
     // A masked kernel does not visit tiles without a visible key, and in group mode sequences may have no keys.
     static constexpr bool masked      = D::mask_form != MaskForm::none;
     static constexpr bool leaves_gaps = masked || D::group_mode;
@@ -226,8 +268,11 @@ struct DqDkDv
     static int clear_results(const tw_fmha_args& a, hipStream_t stream)
     {
         int status = TW_OK;
-        if(leaves_gaps || !(D::deterministic || Types::whole_head))
+        if(leaves_gaps || Types::adds)
             status = clear_queries<float>(a, a.dq_acc, a.dq_parts, a.hdim_q, stream);
+        if constexpr(Types::reads_offsets)
+            if(status == TW_OK)
+                status = clear_offsets(a, stream);
         if constexpr(D::bias_gradient && leaves_gaps)
             if(status == TW_OK)
                 status = clear_queries<typename D::Bias>(a, a.dbias, 1, a.seqlen_k, stream);
@@ -268,13 +313,19 @@ struct DqDkDv
         const auto& a = *args;
         int status = clear_results(a, stream);
         if(status == TW_OK)
-            status = launch<K, Types::occupancy>(K::GridSize(a.batch, a.heads, a.seqlen_k), arguments(a), stream);
+            status = launch<K, Types::occupancy>(grid(a), arguments(a), stream);
         if(status != TW_OK || !shares_heads(a))
             return status;
         status = sum_into(a.dk, a.workspace, a, a.hdim_q, stream);
         if(status != TW_OK)
             return status;
         return sum_into(a.dv, static_cast<char*>(a.workspace) + workspace_dk(a), a, a.hdim_v, stream);
+    }
+
+    // One work-group for a tile of keys, or for all of them. CK Tile's own grid may have one for each compute unit.
+    static dim3 grid(const tw_fmha_args& a)
+    {
+        return dim3(Types::whole_head ? 1 : (a.seqlen_k + D::n0 - 1) / D::n0, a.heads, a.batch);
     }
 
     static int launched()
@@ -295,6 +346,8 @@ struct DqDkDv
             static_cast<void>(&clear<uint8_t>);
         if constexpr(Types::whole_head && masked)
             static_cast<void>(&clear<T>);
+        if constexpr(Types::reads_offsets)
+            static_cast<void>(&clear<ck_tile::long_index_t>);
     }
 };
 

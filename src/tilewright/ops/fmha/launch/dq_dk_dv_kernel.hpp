@@ -78,6 +78,9 @@ struct DqDkDvKernel : Base
     struct Kargs : Base::Kargs
     {
         int workspace_rows; // of a sequence, where dk and dv are in the workspace; 0: they are those of the caller
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+        tw_fmha_tensor dq_acc;
+#endif
     };
 
     CK_TILE_DEVICE void operator()(Kargs kargs) const
@@ -105,8 +108,40 @@ struct DqDkDvKernel : Base
                 return;
             }
         }
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+        if constexpr(!Base::kUseQrQtrDorPipeline)
+            kargs.dq_acc_ptr = find_sums(kargs);
+        // Not CK Tile's operator: in a fixed order of sums it gives a work-group several tiles of keys.
+        this->run_(static_cast<const typename Base::Kargs&>(kargs), dim3(blockIdx.x, blockIdx.y, blockIdx.z), 0, 0);
+#else
         static_cast<const Base&>(*this)(static_cast<const typename Base::Kargs&>(kargs));
+#endif
     }
+
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+    // CK Tile has packed sums, sequence after sequence and head after head, and adds to this address the offset of a
+    // work-group's sums in them. Together they point into the caller's tensor. In a fixed order the offset is 0: run_
+    // gets 0 as the number of parts.
+    CK_TILE_DEVICE static float* find_sums(const Kargs& kargs)
+    {
+        const int64_t sequence = blockIdx.z, head = blockIdx.y;
+        const tw_fmha_tensor& sums = kargs.dq_acc;
+        float* to                  = static_cast<float*>(sums.data) + head * sums.head;
+        int64_t rows = kargs.seqlen_q, start = sequence * rows;
+        if constexpr(Base::kIsGroupMode)
+        {
+            start = kargs.seqstart_q_ptr[sequence];
+            rows  = kargs.seqstart_q_ptr[sequence + 1] - start;
+            to += start * sums.row;
+        }
+        else
+            to += sequence * sums.batch;
+        if constexpr(Base::kIsDeterministic)
+            return to + blockIdx.x * sums.part;
+        else
+            return to - (start * kargs.nhead_q + head * rows) * kargs.hdim_q;
+    }
+#endif
 
     // The rows of this work-group's tile of keys; every tile where one work-group computes them all.
     template <typename T>
@@ -151,6 +186,15 @@ struct DqDkDvTypes
     // One work-group has all keys of a head, and writes the queries' gradient once.
     static constexpr bool whole_head = D::pipeline == Pipeline::trload_qr_qtr_dor;
     static constexpr bool trload     = whole_head || D::pipeline == Pipeline::trload_kr_ktr_vr;
+    // Work-groups add to dq_acc atomically, unless each has its own part of it, or whole rows. Newer kernels also add
+    // to the parts, and in group mode they read offsets of these.
+#if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
+    static constexpr bool adds          = !whole_head;
+    static constexpr bool reads_offsets = adds && D::deterministic && D::group_mode;
+#else
+    static constexpr bool adds          = !whole_head && !D::deterministic;
+    static constexpr bool reads_offsets = false;
+#endif
     // The launch bounds need a number.
     static constexpr int occupancy = D::blocks_per_cu == 0 ? 1 : D::blocks_per_cu;
 

@@ -48,8 +48,8 @@ struct ForwardShape
         ck_tile::Default2DEpilogueProblem<float, typename D::O, D::pad_q, D::pad_hdim_v != 0>>;
 };
 
-template <typename D>
-struct ForwardTypes
+template <typename D, typename Mask>
+struct ForwardProblem
 {
     using Traits = ck_tile::TileFmhaTraits<D::pad_q,
                                            D::pad_k,
@@ -60,31 +60,49 @@ struct ForwardTypes
                                            false,
                                            D::lse,
                                            D::dropout,
-                                           D::static_quant,
+                                           Quantisation<D>::value,
                                            Parts<D>::occupancy,
                                            D::skip_min_seqlen_q>;
-    using Problem = ck_tile::BlockFmhaPipelineProblem<typename D::QKV,
-                                                      typename D::QKV,
-                                                      typename D::QKV,
-                                                      float,
-                                                      float,
-                                                      typename D::Bias,
-                                                      uint8_t,
-                                                      float,
-                                                      typename D::P,
-                                                      float,
-                                                      typename D::O,
-                                                      typename ForwardShape<D>::Shape,
-                                                      D::group_mode,
-                                                      typename Parts<D>::Variant,
-                                                      typename Parts<D>::Mask,
-                                                      D::pipeline == Pipeline::qr_async_trload,
-                                                      Traits>;
+    using type   = ck_tile::BlockFmhaPipelineProblem<typename D::QKV,
+                                                     typename D::QKV,
+                                                     typename D::QKV,
+                                                     float,
+                                                     float,
+                                                     typename D::Bias,
+                                                     uint8_t,
+                                                     float,
+                                                     typename D::P,
+                                                     float,
+                                                     typename D::O,
+                                                     typename ForwardShape<D>::Shape,
+                                                     D::group_mode,
+                                                     typename Parts<D>::Variant,
+                                                     Mask,
+                                                     D::pipeline == Pipeline::qr_async_trload,
+                                                     Traits>;
+};
+
+template <typename D>
+struct ForwardTypes
+{
+    using Problem = typename ForwardProblem<D, typename Parts<D>::Mask>::type;
     using Kernel  = ck_tile::FmhaFwdKernel<typename ForwardPipe<D::pipeline, Problem>::type,
                                            typename ForwardShape<D>::Epilogue>;
 };
 
 // The third version of the forward kernel: no bias, no dropout, no cap.
+#if defined(TILEWRIGHT_CK_FMHA_V3_SHARED)
+// Its problem is that of the others, with a mask of CK Tile's first form.
+template <typename D>
+struct ForwardV3Types
+{
+    static_assert(D::mask_form != MaskForm::any && D::sink == 0, "v3 has no such mask");
+    using Mask    = ck_tile::GenericAttentionMask<D::mask_form != MaskForm::none, D::mask_form == MaskForm::window>;
+    using Problem = typename ForwardProblem<D, Mask>::type;
+    using Kernel  = ck_tile::FmhaFwdV3Kernel<ck_tile::BlockFmhaFwdV3Pipeline<Problem>,
+                                             typename ForwardShape<D>::Epilogue>;
+};
+#else
 template <typename D>
 struct ForwardV3Types
 {
@@ -110,6 +128,7 @@ struct ForwardV3Types
     using Kernel  = ck_tile::FmhaFwdV3Kernel<ck_tile::BlockFmhaFwdV3Pipeline<Problem>,
                                              typename ForwardShape<D>::Epilogue>;
 };
+#endif
 
 template <typename D>
 struct Forward
@@ -213,7 +232,7 @@ struct Forward
     {
         if(!D::group_mode && (args->seqlens_q != nullptr || args->seqlens_k != nullptr))
             return fail(TW_UNSUPPORTED, "seqlens_q and seqlens_k are read in group mode only");
-        if(v3 && args->seqlens_q != nullptr)
+        if(v3 && !v3_reads_seqlens_q && args->seqlens_q != nullptr)
             return fail(TW_UNSUPPORTED, "seqlens_q is not read by this pipeline");
         return TW_OK;
     }
@@ -253,161 +272,134 @@ struct Forward
             return batch_arguments(a, seed_offset);
     }
 
+    // What the lists of arguments have in common, and what newer ones have besides: scales of q, k and v with strides,
+    // and blocks of scales. There are none.
+#if defined(TILEWRIGHT_CK_FMHA_TRAITS_QUANT_SCALE)
+    static constexpr auto no_descales = std::make_tuple(nullptr, nullptr, nullptr);
+    static constexpr auto no_strides  = std::make_tuple(0, 0, 0);
+    static constexpr auto no_blocks   = std::make_tuple(0, 0);
+
+    static auto scales(const tw_fmha_args& a) { return std::make_tuple(a.scale, a.logits_cap); }
+#else
+    static constexpr std::tuple<> no_descales, no_strides, no_blocks;
+
+    static auto scales(const tw_fmha_args& a) { return std::make_tuple(a.scale, a.scale_p, a.scale_o, a.logits_cap); }
+#endif
+
+    static auto sizes(const tw_fmha_args& a)
+    {
+        return std::make_tuple(a.hdim_q, a.hdim_v, a.heads, a.heads / a.kv_heads);
+    }
+
+    static auto inputs(const tw_fmha_args& a)
+    {
+        return std::tuple_cat(std::make_tuple(a.q.data, a.k.data, a.v.data, a.bias.data), no_descales);
+    }
+
+    static auto outputs(const tw_fmha_args& a) { return std::make_tuple(a.randval.data, a.lse.data, a.o.data); }
+
+    static auto row_and_head_strides(const tw_fmha_args& a)
+    {
+        return std::tuple_cat(
+            std::make_tuple(a.q.row, a.k.row, a.v.row, bias_row(a), a.randval.row, a.o.row),
+            no_strides,
+            std::make_tuple(
+                a.q.head, a.k.head, a.v.head, a.bias.head, a.randval.head, a.lse.head, a.o.head),
+            no_strides);
+    }
+
+    template <typename SeedOffset>
+    static auto dropout(const tw_fmha_args& a, const SeedOffset& seed_offset)
+    {
+        return std::tuple_cat(
+            std::make_tuple(static_cast<float>(a.p_drop), a.wants_randval != 0, seed_offset), no_blocks);
+    }
+
     template <typename SeedOffset>
     static auto batch_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
     {
-        return K::MakeKargs(a.q.data,
-                            a.k.data,
-                            a.v.data,
-                            a.bias.data,
-                            a.randval.data,
-                            a.lse.data,
-                            a.o.data,
-                            a.seqlen_q,
-                            a.seqlen_k,
-                            a.hdim_q,
-                            a.hdim_v,
-                            a.heads,
-                            a.heads / a.kv_heads,
-                            a.scale,
-                            a.scale_p,
-                            a.scale_o,
-                            a.logits_cap,
-                            a.q.row,
-                            a.k.row,
-                            a.v.row,
-                            bias_row(a),
-                            a.randval.row,
-                            a.o.row,
-                            a.q.head,
-                            a.k.head,
-                            a.v.head,
-                            a.bias.head,
-                            a.randval.head,
-                            a.lse.head,
-                            a.o.head,
-                            a.q.batch,
-                            a.k.batch,
-                            a.v.batch,
-                            a.bias.batch,
-                            a.randval.batch,
-                            a.lse.batch,
-                            a.o.batch,
-                            a.window_left,
-                            a.window_right,
-                            a.mask,
-                            static_cast<float>(a.p_drop),
-                            a.wants_randval != 0,
-                            seed_offset);
+        return make_arguments<K>(
+            inputs(a),
+            outputs(a),
+            std::make_tuple(a.seqlen_q, a.seqlen_k),
+            sizes(a),
+            scales(a),
+            row_and_head_strides(a),
+            std::make_tuple(
+                a.q.batch, a.k.batch, a.v.batch, a.bias.batch, a.randval.batch, a.lse.batch, a.o.batch),
+            no_strides,
+            window_of(a),
+            dropout(a, seed_offset));
     }
 
     template <typename SeedOffset>
     static auto group_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
     {
-        return K::MakeKargs(a.q.data,
-                            a.k.data,
-                            a.v.data,
-                            a.bias.data,
-                            a.randval.data,
-                            a.lse.data,
-                            a.o.data,
-                            a.seqstart_q,
-                            a.seqstart_k,
-                            a.seqlens_q,
-                            a.seqlens_k,
-                            a.hdim_q,
-                            a.hdim_v,
-                            a.heads,
-                            a.heads / a.kv_heads,
-                            a.scale,
-                            a.scale_p,
-                            a.scale_o,
-                            a.logits_cap,
-                            a.q.row,
-                            a.k.row,
-                            a.v.row,
-                            bias_row(a),
-                            a.randval.row,
-                            a.o.row,
-                            a.q.head,
-                            a.k.head,
-                            a.v.head,
-                            a.bias.head,
-                            a.randval.head,
-                            a.lse.head,
-                            a.o.head,
-                            a.window_left,
-                            a.window_right,
-                            a.mask,
-                            a.min_seqlen_q,
-                            static_cast<float>(a.p_drop),
-                            a.wants_randval != 0,
-                            seed_offset);
+        return make_arguments<K>(inputs(a),
+                                 outputs(a),
+                                 std::make_tuple(a.seqstart_q, a.seqstart_k, a.seqlens_q, a.seqlens_k),
+                                 no_descales,
+                                 sizes(a),
+                                 scales(a),
+                                 row_and_head_strides(a),
+                                 window_of(a),
+                                 std::make_tuple(a.min_seqlen_q),
+                                 dropout(a, seed_offset));
     }
 
     // The last number of both chooses an order of work-groups that the kernel does not look at.
     static auto v3_batch_arguments(const tw_fmha_args& a)
     {
-        return K::MakeKargs(a.q.data,
-                            a.k.data,
-                            a.v.data,
-                            a.lse.data,
-                            a.o.data,
-                            a.seqlen_q,
-                            a.seqlen_k,
-                            a.hdim_q,
-                            a.hdim_v,
-                            a.heads,
-                            a.heads / a.kv_heads,
-                            a.scale,
-                            a.q.row,
-                            a.k.row,
-                            a.v.row,
-                            a.o.row,
-                            a.q.head,
-                            a.k.head,
-                            a.v.head,
-                            a.lse.head,
-                            a.o.head,
-                            a.q.batch,
-                            a.k.batch,
-                            a.v.batch,
-                            a.lse.batch,
-                            a.o.batch,
-                            a.window_left,
-                            a.window_right,
-                            a.mask,
-                            0);
+        return make_arguments<K>(
+            v3_tensors(a),
+            std::make_tuple(a.seqlen_q, a.seqlen_k),
+            v3_sizes_and_strides(a),
+            std::make_tuple(a.q.batch, a.k.batch, a.v.batch, a.lse.batch, a.o.batch),
+            std::make_tuple(a.window_left, a.window_right, a.mask, 0));
     }
 
     static auto v3_group_arguments(const tw_fmha_args& a)
     {
-        return K::MakeKargs(a.q.data,
-                            a.k.data,
-                            a.v.data,
-                            a.lse.data,
-                            a.o.data,
-                            a.seqstart_q,
-                            a.seqstart_k,
-                            a.seqlens_k,
-                            a.hdim_q,
-                            a.hdim_v,
-                            a.heads,
-                            a.heads / a.kv_heads,
-                            a.scale,
-                            a.q.row,
-                            a.k.row,
-                            a.v.row,
-                            a.o.row,
-                            a.q.head,
-                            a.k.head,
-                            a.v.head,
-                            a.lse.head,
-                            a.o.head,
-                            a.window_left,
-                            a.window_right,
-                            a.mask,
-                            0);
+        return make_arguments<K>(v3_tensors(a),
+                                 v3_lengths(a),
+                                 v3_sizes_and_strides(a),
+                                 std::make_tuple(a.window_left, a.window_right, a.mask, 0));
+    }
+
+#if defined(TILEWRIGHT_CK_FMHA_V3_SHARED)
+    static constexpr bool v3_reads_seqlens_q = true;
+
+    static auto v3_lengths(const tw_fmha_args& a)
+    {
+        return std::make_tuple(a.seqstart_q, a.seqstart_k, a.seqlens_q, a.seqlens_k);
+    }
+
+    static auto v3_scales(const tw_fmha_args& a) { return std::make_tuple(a.scale, a.logits_cap); }
+#else
+    static constexpr bool v3_reads_seqlens_q = false;
+
+    static auto v3_lengths(const tw_fmha_args& a)
+    {
+        return std::make_tuple(a.seqstart_q, a.seqstart_k, a.seqlens_k);
+    }
+
+    static auto v3_scales(const tw_fmha_args& a) { return std::make_tuple(a.scale); }
+#endif
+
+    static auto v3_tensors(const tw_fmha_args& a)
+    {
+        return std::tuple_cat(std::make_tuple(a.q.data, a.k.data, a.v.data),
+                              no_descales,
+                              std::make_tuple(a.lse.data, a.o.data));
+    }
+
+    static auto v3_sizes_and_strides(const tw_fmha_args& a)
+    {
+        return std::tuple_cat(
+            sizes(a),
+            v3_scales(a),
+            std::make_tuple(a.q.row, a.k.row, a.v.row, a.o.row),
+            std::make_tuple(a.q.head, a.k.head, a.v.head, a.lse.head, a.o.head));
     }
 };
 

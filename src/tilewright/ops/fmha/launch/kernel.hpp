@@ -4,6 +4,26 @@
 
 #include "tilewright_call.hpp"
 #include "tilewright_fmha.h"
+#include "tilewright_fmha_mask.hpp"
+
+#if defined(TILEWRIGHT_CK_BUFFER_RESOURCE_UNION)
+namespace ck_tile {
+
+// CK Tile fills a union in parts. Where a store is in a branch, the compiler does that byte by byte and keeps the union
+// in memory, for which it takes 16 bytes of LDS from each thread. A struct stays in registers.
+template <>
+CK_TILE_DEVICE int32x4_t make_wave_buffer_resource<std::false_type>(const void* data, uint32_t size, std::false_type)
+{
+    struct Resource
+    {
+        const void* data;
+        uint32_t size, config;
+    };
+    return bit_cast<int32x4_t>(Resource{data, size, CK_TILE_BUFFER_RESOURCE_3RD_DWORD});
+}
+
+} // namespace ck_tile
+#endif
 
 namespace tilewright_fmha {
 
@@ -29,100 +49,6 @@ enum class Pipeline
     convert_dq
 };
 
-enum class MaskForm
-{
-    none,
-    any,
-    causal,
-    window
-};
-
-// A window that never masks the first Sink keys: a query sees them as long as they are not behind the window's right
-// end. CK Tile's pipelines go over one range of tiles, so the range begins at the first one; what lies between the
-// sinks and the window is masked element by element, since Base::IsEdgeTile holds for all tiles left of the window.
-template <typename Base, int Sink>
-struct SinkMask : Base
-{
-    CK_TILE_HOST_DEVICE SinkMask(ck_tile::index_t y_total_, ck_tile::index_t x_total_)
-        : SinkMask(0, 0, y_total_, x_total_)
-    {
-    }
-
-    CK_TILE_HOST_DEVICE
-    SinkMask(ck_tile::index_t y_, ck_tile::index_t x_, ck_tile::index_t y_total_, ck_tile::index_t x_total_)
-        : Base(y_, x_, y_total_, x_total_), right(x_), rows(y_total_), keys(x_total_)
-    {
-    }
-
-    template <typename Coordinates>
-    CK_TILE_HOST_DEVICE SinkMask(const Coordinates& at)
-        : SinkMask(at.at(ck_tile::number<0>{}),
-                   at.at(ck_tile::number<1>{}),
-                   at.at(ck_tile::number<2>{}),
-                   at.at(ck_tile::number<3>{}))
-    {
-    }
-
-    template <ck_tile::index_t YTile, ck_tile::index_t XTile>
-    CK_TILE_HOST_DEVICE constexpr auto
-    GetTileRangeAlongX(ck_tile::index_t i_y, ck_tile::number<YTile> height, ck_tile::number<XTile> width) const
-    {
-        const auto range = Base::GetTileRangeAlongX(i_y, height, width);
-        return ck_tile::make_tuple(ck_tile::index_t{0}, ck_tile::index_t{range.at(ck_tile::number<1>{})});
-    }
-
-    // The range within one of several equal parts of the keys, parted as Base parts them.
-    template <ck_tile::index_t YTile, ck_tile::index_t XTile>
-    CK_TILE_HOST_DEVICE constexpr auto GetTileRangeAlongX(ck_tile::index_t i_y,
-                                                          ck_tile::number<YTile> height,
-                                                          ck_tile::number<XTile> width,
-                                                          ck_tile::index_t num_splits,
-                                                          ck_tile::index_t i_split) const
-    {
-        const auto range              = Base::GetTileRangeAlongX(i_y, height, width, num_splits, i_split);
-        const ck_tile::index_t length = ck_tile::max(1, ck_tile::integer_divide_ceil(keys, num_splits));
-        return ck_tile::make_tuple(ck_tile::index_t{length * i_split},
-                                   ck_tile::index_t{range.at(ck_tile::number<1>{})});
-    }
-
-    // Tiles with sinks are seen by all rows below the window's right end.
-    template <ck_tile::index_t YTile, ck_tile::index_t XTile>
-    CK_TILE_HOST_DEVICE constexpr auto
-    GetTileRangeAlongY(ck_tile::index_t i_x, ck_tile::number<YTile> height, ck_tile::number<XTile> width) const
-    {
-        const auto range           = Base::GetTileRangeAlongY(i_x, height, width);
-        const ck_tile::index_t end = (rows + YTile - 1) / YTile * YTile;
-        return ck_tile::make_tuple(ck_tile::index_t{range.at(ck_tile::number<0>{})},
-                                   i_x < Sink ? end : ck_tile::index_t{range.at(ck_tile::number<1>{})});
-    }
-
-    CK_TILE_HOST_DEVICE constexpr auto IsOutOfBound(ck_tile::index_t i_y, ck_tile::index_t i_x) const
-    {
-        if(i_x < Sink)
-            return i_x >= ck_tile::min(i_y + right, keys) || i_y >= rows;
-        return static_cast<bool>(Base::IsOutOfBound(i_y, i_x));
-    }
-
-    private:
-    ck_tile::index_t right, rows, keys;
-};
-
-template <MaskForm Form>
-struct MaskOf
-{
-    using type = ck_tile::SimplifiedGenericAttentionMask<Form != MaskForm::none>;
-};
-template <>
-struct MaskOf<MaskForm::causal>
-{
-    using type = ck_tile::GenericAttentionMask<true, false>;
-};
-template <>
-struct MaskOf<MaskForm::window>
-{
-    using type = ck_tile::GenericAttentionMask<true, true>;
-};
-
 // The parts of CK Tile's attention that a Description decides alone.
 template <typename D>
 struct Parts
@@ -134,6 +60,35 @@ struct Parts
     // CK Tile's word for "as the pipeline thinks best".
     static constexpr int occupancy = D::blocks_per_cu == 0 ? -1 : D::blocks_per_cu;
 };
+
+// How the kernels of forward and batch_prefill quantise.
+template <typename D>
+struct Quantisation
+{
+#if defined(TILEWRIGHT_CK_FMHA_TRAITS_QUANT_SCALE)
+    static_assert(!D::static_quant, "this CK Tile reads scales from the GPU's memory only");
+    static constexpr auto value = ck_tile::BlockAttentionQuantScaleEnum::NO_SCALE;
+#else
+    static constexpr bool value = D::static_quant;
+#endif
+};
+
+// A kernel's arguments from several tuples, one after another.
+template <typename K, typename... Tuples>
+auto make_arguments(const Tuples&... tuples)
+{
+    return std::apply([](const auto&... values) { return K::MakeKargs(values...); }, std::tuple_cat(tuples...));
+}
+
+// The window of a mask, as lists of arguments have it. Newer ones have CK Tile's own number of sinks, which is 0 here.
+inline auto window_of(const tw_fmha_args& a)
+{
+#if defined(TILEWRIGHT_CK_FMHA_MASK_SINKS)
+    return std::make_tuple(a.window_left, a.window_right, 0, a.mask);
+#else
+    return std::make_tuple(a.window_left, a.window_right, a.mask);
+#endif
+}
 
 // The answer of the first check that refuses, or TW_OK. A check is a function of the struct.
 template <typename... Checks>
