@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.fmha import ck_probes
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import get_tile
 
@@ -39,6 +40,7 @@ class ForwardSizes:
     banks: int
     direct: int  # bytes that a lane copies asynchronously to LDS
     dropout: bool
+    v3_probabilities: bool  # whether v3 reserves LDS for them
 
     @property
     def waves_in_block(self) -> int:
@@ -67,6 +69,7 @@ def get_sizes(config: Config, arch: Arch, *, dropout: bool = False) -> ForwardSi
         banks=64 if cdna4 else 32,  # core/arch/arch.hpp, get_n_lds_banks
         direct=16 if cdna4 else 4,  # GetAlignmentK of the policies with asynchronous copies
         dropout=dropout,
+        v3_probabilities=arch.ck.get_form(ck_probes.V3) == "own",
     )
 
 
@@ -202,8 +205,10 @@ def _compute_qr_async_trload_lds(facts: ForwardSizes) -> int:
 
 
 def _compute_v3_lds(facts: ForwardSizes) -> int:
-    """block_fmha_fwd_v3_pipeline.hpp, GetSmemSize: four buffers of keys or values, and one of probabilities."""
+    """block_fmha_fwd_v3_pipeline.hpp, GetSmemSize: four buffers of keys or values; before 2026 also probabilities."""
     buffers = 4 * max(_count_async_k_elements(facts), _count_v_elements(facts)) * facts.size
+    if not facts.v3_probabilities:
+        return buffers
     rows = facts.tile["m0"] * facts.size_p
     return max(rows * facts.tile["n1"], buffers + rows * facts.tile["n0"])
 

@@ -306,7 +306,7 @@ def check_append_tile(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
 @examples(good=APPEND, bad=SPLIT_NWARP)
 @_NWARP_GPU.rule("P446", "scores-of-half-a-wave", "device")
 def check_shuffle_gpu(config: Config, arch: Arch) -> Rejection | None:
-    """qr_nwarp_sshuffle does not support RDNA 3.
+    """qr_nwarp_sshuffle supports RDNA 3 since CK 2026-06 only.
 
     Why: a matrix instruction of RDNA 3 needs each operand in both halves of a wave. MakeSRegTileDistribution of the
     pipeline's policy is only for the 16 lanes of one half; the others read beyond the scores, and beyond the LDS.
@@ -314,3 +314,6 @@ def check_shuffle_gpu(config: Config, arch: Arch) -> Rejection | None:
     if not arch.name.startswith("gfx11"):
         return None
     return Rejection(f"on {arch.name} only 16 lanes of a wave read scores, the others read beyond them", "pipeline")
+
+
+check_shuffle_gpu = check_shuffle_gpu.limit_generations(until="2026-06")

@@ -61,7 +61,7 @@ def check_async_copy(config: Config, arch: Arch) -> Rejection | None:
 @examples(good=COMBINED, bad={"mma": MMA_16}, arch="gfx1100")
 @_FORWARD.rule("P403", "one-lane-layout", "compiler")
 def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
-    """RDNA 3 does not support attention with these headers.
+    """RDNA 3 supports attention since CK 2026-06 only.
 
     Why: probabilities stay in the registers of the first GEMM's result and are the second GEMM's operand. A matrix
     instruction of RDNA 3 needs each operand twice, once in each half of a wave, but returns its result once:
@@ -70,6 +70,9 @@ def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
     if not arch.name.startswith("gfx11"):
         return None
     return Rejection(f"{arch.name} needs operands of matrix instructions in both halves of a wave", "family")
+
+
+check_lane_layout = check_lane_layout.limit_generations(until="2026-06")
 
 
 @examples(bad={"pad_q": False})
@@ -177,12 +180,15 @@ def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
 @examples(bad={"lse": True})
 @_V3.rule("P419", "v3-lse", "device", when={"lse": True})
 def check_v3_lse(config: Config, arch: Arch) -> Rejection | None:
-    """v3 cannot store the LSE.
+    """v3 can store the LSE since CK 2026-06 only.
 
     Why: it adds a row's largest product to the log of the sum without the scale of the scores: `lse(i_idx)` in
     block_fmha_fwd_v3_pipeline.hpp lacks the factor `scale_s` of the other pipelines.
     Fix: use another pipeline, or leave lse out."""
     return Rejection("v3 computes the LSE without the scale", "lse", False)
+
+
+check_v3_lse = check_v3_lse.limit_generations(until="2026-06")
 
 
 @examples(bad={"block": (64, 64, 64, 32, 32, 64)})
