@@ -2,7 +2,7 @@
 #ifndef TILEWRIGHT_FMHA_MASK_HPP
 #define TILEWRIGHT_FMHA_MASK_HPP
 
-#include "tilewright_ck_api.h"
+#include "tilewright_ck_api.hpp"
 
 namespace tilewright_fmha {
 
