@@ -79,7 +79,7 @@ def draw_accepted(op: Op, n: int, seed: int) -> list[Case]:
     pool = [k for arch in ARCHS for k in _draw_pool(op, archs.load(arch), seed)]
     # The order of two kernels does not depend on other kernels, so that a new one does not change the sample much.
     pool.sort(key=lambda kernel: digest_text(f"{seed} {kernel.slug}"))
-    return [Case(kernel, "computes") for kernel in _choose_covering(pool, n)]
+    return [Case(kernel, "computes") for kernel in choose_covering(pool, n)]
 
 
 def _draw_pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
@@ -95,7 +95,7 @@ def _draw_pool(op: Op, arch: Arch, seed: int) -> Iterator[Kernel]:
                 break
 
 
-def _choose_covering(pool: Sequence[Kernel], n: int) -> list[Kernel]:
+def choose_covering(pool: Sequence[Kernel], n: int) -> list[Kernel]:
     """Choose greedily the kernel with most new pairs of features. Sets of pairs are bit masks."""
     numbers: dict[tuple[str, str], int] = {}
     masks = {k: sum(1 << numbers.setdefault(p, len(numbers)) for p in _list_feature_pairs(k)) for k in pool}
