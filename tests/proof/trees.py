@@ -48,15 +48,15 @@ class Result:
 
 
 def choose_cases(op: Op, accepted: int, rejected: int) -> list[Case]:
-    """Choose kernels of CI's list that cover as many pairs of features as possible, the cheapest first; and rejected
-    ones of different rules."""
+    """Choose kernels of CI's list that cover as many pairs of features as possible, the cheapest first, and the bad
+    examples of rules that the compiler enforces."""
     costs = {entry.name: entry.cpu_s for entry in read_list()}
-    known = [(kernel, expected) for expected, kernel in read_samples() if kernel.op == op.name and kernel.slug in costs]
-    known.sort(key=lambda pair: costs[pair[0].slug])
-    computing = [kernel for kernel, expected in known if expected == "computes"]
-    by_rule = {expected: kernel for kernel, expected in reversed(known) if expected != "computes"}
-    broken = [Case(kernel, rule) for rule, kernel in sorted(by_rule.items())]
-    return [*(Case(kernel, "computes") for kernel in choose_covering(computing, accepted)), *broken[:rejected]]
+    pool = [kernel for expected, kernel in read_samples() if expected == "computes" and kernel.op == op.name]
+    cheapest = sorted((kernel for kernel in pool if kernel.slug in costs), key=lambda kernel: costs[kernel.slug])
+    enforced = [rule for rule in op.rules if rule.enforced_by == "compiler" and not rule.since]
+    broken = [Case(op.make_kernel(op.make_example(rule.bad), rule.arch), rule.code) for rule in enforced]
+    listed = [case for case in broken if case.kernel.slug in costs]
+    return [*(Case(kernel, "computes") for kernel in choose_covering(cheapest, accepted)), *listed[:rejected]]
 
 
 def run_tree(cases: Sequence[Case], jobs: int, tiers: Tiers | None = None) -> list[Result]:
