@@ -53,6 +53,16 @@ def examples(
     return complete
 
 
+def since(generation: str) -> Callable[[Rule], Rule]:
+    """Limit a rule to CK Tile's generations from this one on."""
+    return lambda found: found.limit_generations(since=generation)
+
+
+def until(generation: str) -> Callable[[Rule], Rule]:
+    """Limit a rule to CK Tile's generations before this one."""
+    return lambda found: found.limit_generations(until=generation)
+
+
 class Overlay:
     """A config that is seen with other values in some fields."""
 

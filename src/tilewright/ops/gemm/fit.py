@@ -21,6 +21,7 @@ from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.tensors import batch_strides
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
+from tilewright.ops.rule_forms import until
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
 MAX_BYTES = 2**32 - 1  # the size of a buffer descriptor has 32 bits (make_wave_buffer_resource)
@@ -278,6 +279,7 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     return Rejection(f"K = {problem.k} takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
 
 
+@until("2026-06")
 @rule(
     "S510",
     "unbounded-add",
@@ -296,9 +298,6 @@ def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejecti
     if problem.k_batch == 1 or not resources.has_unbounded_add(config) or problem.m % config.block.m == 0:
         return None
     return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
-
-
-check_unbounded_add = check_unbounded_add.limit_generations(until="2026-06")
 
 
 def _add_elements(config: Config, arch: Arch) -> int:

@@ -22,6 +22,7 @@ from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
+from tilewright.ops.rule_forms import since, until
 
 # CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in
 # core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may be larger than that.
@@ -175,6 +176,7 @@ def _count_steps(config: Config, problem: Problem) -> int:
     return -(-problem.n * math.prod(problem.output_size) // step)
 
 
+@until("2026-06")
 @rule(
     "S510",
     "unbounded-add",
@@ -199,9 +201,7 @@ def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejecti
     return Rejection(f"{rows} output channels are not a multiple of block m = {config.block.m}", "block")
 
 
-check_unbounded_add = check_unbounded_add.limit_generations(until="2026-06")
-
-
+@since("2026-06")
 @rule(
     "S516",
     "too-many-parts",
@@ -230,9 +230,7 @@ def check_part_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     return None
 
 
-check_part_count = check_part_count.limit_generations(since="2026-06")
-
-
+@since("2026-06")
 @rule(
     "S517",
     "short-sum",
@@ -255,9 +253,6 @@ def check_sum_length(config: Config, problem: Problem, arch: Arch) -> Rejection 
     return Rejection(
         f"a part of the sum takes {steps} steps of {config.block.k}, CK Tile needs {MIN_COMPV6_STEPS}", "block"
     )
-
-
-check_sum_length = check_sum_length.limit_generations(since="2026-06")
 
 
 @rule(

@@ -8,7 +8,7 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.rules.examples import COMPV5
 from tilewright.ops.rule import Rejection, rule
-from tilewright.ops.rule_forms import equal
+from tilewright.ops.rule_forms import equal, since
 
 # Other pipelines are intrawave only.
 SCHEDULERS_OF = {"mem": ("intrawave", "interwave"), "preshufflev2": ("default",)}
@@ -131,6 +131,7 @@ check_compv5_layout = equal(
 )
 
 
+@since("2026-06")
 @rule(
     "P324",
     "compv5-removed",
@@ -149,9 +150,6 @@ def check_compv5_offered(config: BlockGemmConfig, arch: Arch) -> Rejection | Non
     Fix: use another pipeline, or CK Tile's headers of 2025.
     """
     return Rejection("compv5 does not compile with CK Tile since 2026-06", "pipeline", "compv3")
-
-
-check_compv5_offered = check_compv5_offered.limit_generations(since="2026-06")
 
 
 @rule(

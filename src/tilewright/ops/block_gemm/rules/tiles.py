@@ -8,6 +8,7 @@ from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 from tilewright.ops.block_gemm.resources import check_coverage
 from tilewright.ops.block_gemm.rules.examples import COMPV5_WAVES, TILES
 from tilewright.ops.rule import Rejection, rule
+from tilewright.ops.rule_forms import since
 
 MISTAKEN_WAVES = 8  # for those of a pipeline of eight waves
 
@@ -157,6 +158,7 @@ def check_transposed_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | 
     return None
 
 
+@since("2026-06")
 @rule(
     "T206",
     "eight-waves",
@@ -186,6 +188,3 @@ def check_eight_waves(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
             "default",
         )
     return None
-
-
-check_eight_waves = check_eight_waves.limit_generations(since="2026-06")

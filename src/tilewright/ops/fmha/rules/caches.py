@@ -20,7 +20,7 @@ from tilewright.ops.fmha.rules import forward, forward_tiles
 from tilewright.ops.fmha.rules.examples import APPEND, COMBINED, MMA_16, PAGED, PREFILL, SPLIT, SPLIT_NWARP
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection, Rule
-from tilewright.ops.rule_forms import Overlay, RuleParts, examples, join_rules
+from tilewright.ops.rule_forms import Overlay, RuleParts, examples, join_rules, until
 
 _CACHES = TileRules({"family": ("splitkv", "pagedkv", "appendkv", "batch_prefill")}, PAGED)
 _SPLIT = TileRules({"family": "splitkv"}, SPLIT)
@@ -303,6 +303,7 @@ def check_append_tile(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     return None
 
 
+@until("2026-06")
 @examples(good=APPEND, bad=SPLIT_NWARP)
 @_NWARP_GPU.rule("P446", "scores-of-half-a-wave", "device")
 def check_shuffle_gpu(config: Config, arch: Arch) -> Rejection | None:
@@ -314,6 +315,3 @@ def check_shuffle_gpu(config: Config, arch: Arch) -> Rejection | None:
     if not arch.name.startswith("gfx11"):
         return None
     return Rejection(f"on {arch.name} only 16 lanes of a wave read scores, the others read beyond them", "pipeline")
-
-
-check_shuffle_gpu = check_shuffle_gpu.limit_generations(until="2026-06")

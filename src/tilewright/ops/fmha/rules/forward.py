@@ -15,7 +15,7 @@ from tilewright.ops.fmha.rules.examples import ASYNC, COMBINED, MMA_16, TRLOAD, 
 from tilewright.ops.fmha.rules.forward_tiles import format_numbers
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
-from tilewright.ops.rule_forms import examples
+from tilewright.ops.rule_forms import examples, until
 
 _FORWARD = TileRules({"family": "forward"})
 _ASYNC = TileRules({"family": "forward", "pipeline": "qr_async"}, ASYNC)
@@ -58,6 +58,7 @@ def check_async_copy(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{arch.name} has no asynchronous copies to LDS, which qr_async needs", "pipeline", "qr")
 
 
+@until("2026-06")
 @examples(good=COMBINED, bad={"mma": MMA_16}, arch="gfx1100")
 @_FORWARD.rule("P403", "one-lane-layout", "compiler")
 def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
@@ -70,9 +71,6 @@ def check_lane_layout(config: Config, arch: Arch) -> Rejection | None:
     if not arch.name.startswith("gfx11"):
         return None
     return Rejection(f"{arch.name} needs operands of matrix instructions in both halves of a wave", "family")
-
-
-check_lane_layout = check_lane_layout.limit_generations(until="2026-06")
 
 
 @examples(bad={"pad_q": False})
@@ -177,6 +175,7 @@ def check_dropout_lds(config: Config, tile: Tile, arch: Arch) -> Rejection | Non
     return None if needed <= room else Rejection(f"random numbers need {needed} bytes of LDS but have {room}", "block")
 
 
+@until("2026-06")
 @examples(bad={"lse": True})
 @_V3.rule("P419", "v3-lse", "device", when={"lse": True})
 def check_v3_lse(config: Config, arch: Arch) -> Rejection | None:
@@ -186,9 +185,6 @@ def check_v3_lse(config: Config, arch: Arch) -> Rejection | None:
     block_fmha_fwd_v3_pipeline.hpp lacks the factor `scale_s` of the other pipelines.
     Fix: use another pipeline, or leave lse out."""
     return Rejection("v3 computes the LSE without the scale", "lse", False)
-
-
-check_v3_lse = check_v3_lse.limit_generations(until="2026-06")
 
 
 @examples(bad={"block": (64, 64, 64, 32, 32, 64)})

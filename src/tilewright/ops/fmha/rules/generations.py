@@ -8,7 +8,7 @@ from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.rules.examples import PREFILL, V3
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
-from tilewright.ops.rule_forms import equal, examples
+from tilewright.ops.rule_forms import equal, examples, since
 
 _SINCE = "2026-06"
 _FORWARD = TileRules({"family": "forward"})
@@ -18,6 +18,7 @@ _V3_HEAD = 128
 _PREFILL_GROUP = {**PREFILL, "mode": "group"}
 
 
+@since(_SINCE)
 @examples(good={"pipeline": "qr"}, bad={"pipeline": "qs"})
 @_FORWARD.rule("P490", "queries-in-lds", "compiler", when={"pipeline": "qs"})
 def check_query_in_lds(config: Config, arch: Arch) -> Rejection | None:
@@ -28,9 +29,7 @@ def check_query_in_lds(config: Config, arch: Arch) -> Rejection | None:
     return Rejection("qs is not supported with CK 2026-06", "pipeline", "qr")
 
 
-check_query_in_lds = check_query_in_lds.limit_generations(since=_SINCE)
-
-
+@since(_SINCE)
 @examples(good={"pipeline": "qr"}, bad={"pipeline": "qr_whole_k"})
 @_FORWARD.rule("P495", "whole-k-rewritten", "tilewright", when={"pipeline": "qr_whole_k"})
 def check_whole_k(config: Config, arch: Arch) -> Rejection | None:
@@ -41,8 +40,6 @@ def check_whole_k(config: Config, arch: Arch) -> Rejection | None:
     Fix: use the pipeline qr."""
     return Rejection("qr_whole_k is not supported with CK 2026-06", "pipeline", "qr")
 
-
-check_whole_k = check_whole_k.limit_generations(since=_SINCE)
 
 check_static_quant = equal(
     "P491",
@@ -74,6 +71,7 @@ check_prefill_mode = equal(
 ).limit_generations(since=_SINCE)
 
 
+@since(_SINCE)
 @examples(good={"mask_form": "none"}, bad={"block": (256, 32, 64, 64, 32, 64)})
 @_V3.tile_rule("P493", "v3-head", "compiler")
 def check_v3_head(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
@@ -87,9 +85,7 @@ def check_v3_head(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
     return Rejection(message, "block", tile.replace(k0=_V3_HEAD, n1=_V3_HEAD, hdim_q=_V3_HEAD))
 
 
-check_v3_head = check_v3_head.limit_generations(since=_SINCE)
-
-
+@since(_SINCE)
 @examples(good={"dtype": "bf16"}, bad={"dtype": "fp8bf16", "mma": (32,) * 6})
 @_EIGHT_BIT.rule("P494", "probabilities-above-fp8", "device", ("dtype",))
 def check_fp8_probabilities(config: Config, arch: Arch) -> Rejection | None:
@@ -104,6 +100,3 @@ def check_fp8_probabilities(config: Config, arch: Arch) -> Rejection | None:
         f"{config.dtype} on {arch.name} is not supported with CK 2026-06: probabilities reach 256, fp8 ends at 240"
     )
     return Rejection(message, "dtype", "bf16")
-
-
-check_fp8_probabilities = check_fp8_probabilities.limit_generations(since=_SINCE)
