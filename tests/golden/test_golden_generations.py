@@ -39,6 +39,7 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
             "gfx942",
             {"direction": "backward_weight", "vector": (8, 8, 4), "split_k": True, "two_stage": True},
         ),
+        "forward-eight_waves": ("gfx942", {"waves": (4, 2, 1), "mma": (16, 16, 32)}),
         "forward-gemm": (
             "gfx942",
             {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vector": (8, 8, 8)},
@@ -96,5 +97,5 @@ def test_a_convolution_of_2026_has_one_instance_for_all_loops_and_stores() -> No
         assert "template <bool, ck_tile::TailNumber, ck_tile::memory_operation_enum>" in text
         assert "HasHotLoop" not in text
     texts = [render(kernel, make_api(kernel)).text for kernel in GOLDEN.values()]
-    for adapter in ("OfTuples<tilewright_block_gemm::ThreeSteps<", "StoreOnly<", "WithoutFunction<"):
+    for adapter in ("OfTuples<tilewright_block_gemm::ThreeSteps<", "EightWaves<", "StoreOnly<", "WithoutFunction<"):
         assert any(adapter in text for text in texts), adapter

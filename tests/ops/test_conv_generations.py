@@ -41,10 +41,11 @@ def broken_fit_rules(changes: Any, problem: Any, arch: Arch) -> list[str]:
     [
         ({**DATA, "pipeline": "compv4"}, "P330"),
         ({**DATA, "pipeline": "compv6"}, "P331"),
+        ({**DATA, "dtype_c": "fp32", "vector": (8, 8, 4)}, "P341"),
         ({**POINT, "pipeline": "compv4"}, "P337"),
     ],
 )
-def test_kernels_that_choose_their_loop_on_the_device_have_more_pipelines(changes: Any, code: str) -> None:
+def test_kernels_of_2026_have_more_pipelines_and_types(changes: Any, code: str) -> None:
     assert broken_rules(changes, EARLIER) == [code]
     assert broken_rules(changes, NEWER) == []
 

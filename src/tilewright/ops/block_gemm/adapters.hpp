@@ -22,6 +22,25 @@ struct ThreeSteps : Pipeline
     }
 };
 
+// compv3 with eight waves chooses between forms of another loop. Its own sums all steps but the last one.
+template <typename Pipeline>
+struct EightWaves : Pipeline
+{
+    template <typename As, typename ChangeA, typename Bs, typename ChangeB>
+    CK_TILE_DEVICE auto operator()(const As& as, const ChangeA& change_a, const Bs& bs, const ChangeB& change_b,
+                                   ck_tile::index_t steps, void* lds) const
+    {
+        using Implementation = typename Pipeline::template PipelineImpl<Pipeline::Scheduler>;
+        using Tail           = ck_tile::TailNumber;
+        const auto count     = ck_tile::amd_wave_read_first_lane(steps);
+        if(count > 2)
+            return Implementation{}.template operator()<true, Tail::Odd>(as, change_a, bs, change_b, steps, lds);
+        if(count == 2)
+            return Implementation{}.template operator()<false, Tail::Even>(as, change_a, bs, change_b, steps, lds);
+        return Implementation{}.template operator()<false, Tail::Odd>(as, change_a, bs, change_b, steps, lds);
+    }
+};
+
 template <typename Window>
 inline constexpr bool stores =
     ck_tile::remove_cvref_t<decltype(std::declval<Window&>().get_bottom_tensor_view())>::DstInMemOp ==

@@ -79,6 +79,15 @@ SINGLE_LDS = tuple(name for name in PIPELINE_TYPES if name not in DOUBLE_LDS)
 SMALL_STEP = 24  # matrix operations
 MAX_ACCESS_BYTES = 16  # widest load or store of a lane
 PADDED_BANKS, BANK_BYTES = 64, 4  # of LDS
+EIGHT_WAVES = 8  # CK Tile of 2026 takes them for those of its pipeline of eight waves
+
+
+def choose_loop_adapter(config: BlockGemmConfig) -> str:
+    """The adapter of the pipeline for CK Tile of 2026 (adapters.hpp); empty if it needs none."""
+    if config.pipeline == "comp_async":
+        return "ThreeSteps"
+    count = config.waves.m * config.waves.n * config.waves.k
+    return "EightWaves" if config.pipeline == "compv3" and count == EIGHT_WAVES else ""
 
 
 def block_threads(config: BlockGemmConfig, arch: Arch) -> int:

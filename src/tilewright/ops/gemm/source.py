@@ -79,7 +79,7 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
         "sums_d": config.elementwise not in TAKES_D,
         "blocks_per_cu": config.blocks_per_cu,
-        "three_steps": config.pipeline == "comp_async",
+        "loop_adapter": resources.choose_loop_adapter(config),
         "unlooped": resources.UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config.pipeline),
         "unbounded_add": format_cpp_bool(has_unbounded_add(config)),

@@ -13,6 +13,7 @@ from tilewright.ops.block_gemm.resources import (
     SCHEDULER_NAMES,
     UNLOOPED,
     add_bytes,
+    choose_loop_adapter,
     has_unbounded_add,
     least_steps,
 )
@@ -119,10 +120,11 @@ def _choose_pipeline_adapter(config: Config) -> str:
 
 
 def _list_loop_adapters(config: Config) -> list[str]:
-    """The adapters of the pipeline for CK Tile of 2026, outermost first: comp_async is wrong about 3 steps."""
-    if config.pipeline != "comp_async":
+    """The adapters of the pipeline for CK Tile of 2026, outermost first."""
+    adapter = choose_loop_adapter(ImplicitGemm(config))
+    if not adapter:
         return []
-    return ["tilewright_grouped_conv::OfTuples"] * (not config.explicit_gemm) + ["tilewright_block_gemm::ThreeSteps"]
+    return ["tilewright_grouped_conv::OfTuples"] * (not config.explicit_gemm) + [f"tilewright_block_gemm::{adapter}"]
 
 
 def _choose_epilogue_adapter(config: Config) -> str:

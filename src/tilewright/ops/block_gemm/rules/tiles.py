@@ -10,8 +10,6 @@ from tilewright.ops.block_gemm.rules.examples import COMPV5_WAVES, TILES
 from tilewright.ops.rule import Rejection, rule
 from tilewright.ops.rule_forms import since
 
-MISTAKEN_WAVES = 8  # for those of a pipeline of eight waves
-
 
 @rule(
     "T201",
@@ -162,26 +160,25 @@ def check_transposed_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | 
 @rule(
     "T206",
     "eight-waves",
-    reads=("pipeline", "epilogue", *TILES),
+    reads=TILES,
+    when={"epilogue": "cshuffle"},
     enforced_by="device",
     good={"block": (128, 128, 32), "waves": (4, 4, 1), "mma": (16, 16, 32)},
     bad={"block": (128, 128, 32), "waves": (4, 2, 1), "mma": (16, 16, 32)},
+    arch="gfx950",
 )
 def check_eight_waves(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
-    """Since 2026-06, eight waves do not work with compv3, and on gfx950 not with the cshuffle epilogue.
+    """Since 2026-06, eight waves do not work with the cshuffle epilogue on gfx950.
 
-    Why: CK Tile has changed both for a pipeline of eight waves. compv3 chooses the form of its loop by another count
-    than the loop itself uses: one, three, and even numbers of steps above two give wrong results. On gfx950, cshuffle
-    expects the mma tiles of a wave next to each other along n, but the pipelines deal them out to the waves in turn.
+    Why: CK Tile has changed the epilogue for a pipeline of eight waves. It expects the mma tiles of a wave next to each
+    other along n, but the other pipelines deal them out to the waves in turn.
 
-    Fix: use four waves, another pipeline, or the default epilogue.
+    Fix: use four waves, or the default epilogue.
     """
-    if config.waves.m * config.waves.n * config.waves.k != MISTAKEN_WAVES:
+    if config.waves.m * config.waves.n * config.waves.k != resources.EIGHT_WAVES:
         return None
-    if config.pipeline == "compv3":
-        return Rejection(f"compv3 with {config.waves} waves sums a wrong number of steps", "waves")
     repeat = config.block.n // (config.waves.n * config.mma.n)
-    if config.epilogue == "cshuffle" and arch.lds.banks == resources.PADDED_BANKS and repeat > 1:
+    if arch.lds.banks == resources.PADDED_BANKS and repeat > 1:
         return Rejection(
             f"cshuffle mixes up the {repeat} mma tiles along n of each of the {config.waves} waves on {arch.name}",
             "epilogue",

@@ -88,6 +88,9 @@ def check_types(config: Config, arch: Arch) -> Rejection | None:
     )
 
 
+check_types = check_types.limit_generations(until="2026-06")
+
+
 @rule(
     "S514",
     "too-many-gemms",
