@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ def file_name(kernel: Kernel) -> str:
     return f"{kernel.slug}.hpp"
 
 
+_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 # The macros of a CK tree's API, for our files that kernels include.
 CK_API_HEADER = "tilewright_ck_api.hpp"
 
@@ -64,7 +66,20 @@ def render_unchecked(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
     text = _load_template(op.template).render(
         op.kind(kernel.config).context(kernel), headers=list_headers(kernel), ck=api.list_forms(op.ck_probes)
     )
-    return KernelSource(kernel, text, read_included_files(kernel, api), api)
+    files = _choose_reachable(text, read_included_files(kernel, api))
+    return KernelSource(kernel, text, files, api)
+
+
+def _choose_reachable(text: str, files: Mapping[str, str]) -> Mapping[str, str]:
+    """The files that a source includes, directly or not. Others are not part of its key, so it is not rebuilt when they
+    change: some are for other generations of CK Tile."""
+    found: set[str] = set()
+    waiting = [text]
+    while waiting:
+        named = {name for name in _INCLUDE.findall(waiting.pop()) if name in files and name not in found}
+        found |= named
+        waiting += [files[name] for name in named]
+    return {name: text for name, text in files.items() if name in found}
 
 
 def list_headers(kernel: Kernel) -> tuple[str, ...]:
