@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tilewright import arch as archs
-from tilewright.arch.ck_api import DEFAULT_API, make_generation_api
+from tilewright.arch.ck_api import DEFAULT_API, CkApi, make_generation_api
 from tilewright.arch.spec import Arch
+from tilewright.codegen.render import render
 from tilewright.ops import find_op
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.rules.examples import COMPV5
@@ -30,7 +31,9 @@ def broken_rules(changes: Any, arch: Arch) -> list[str]:
 
 
 def broken_fit_rules(changes: Any, problem: Any, arch: Arch) -> list[str]:
-    made = Problem(**{"m": 256, "n": 256, "k": 256, "dtype": "fp16", "layout": "rcr", **problem})
+    types = {name: value for name, value in expand_dtype(problem.get("dtype", "fp16")).items() if name != "dtype_acc"}
+    sizes = {name: value for name, value in problem.items() if name != "dtype"}
+    made = Problem(**{"m": 256, "n": 256, "k": 256, "layout": "rcr", **types, **sizes})
     return [violation.code for violation in find_violations(GEMM.fit_rules, GEMM.make_example(changes), made, arch)]
 
 
@@ -79,6 +82,18 @@ def test_bf16_parts_are_added_within_the_edge_of_c_since_2026() -> None:
     config, problem = {**expand_dtype("bf16"), "split_k": True}, {"dtype": "bf16", "k_batch": 2, "m": 200}
     assert broken_fit_rules(config, problem, EARLIER) == ["S510"]
     assert broken_fit_rules(config, problem, NEWER) == []
+
+
+@pytest.mark.parametrize("dtype_c", ["fp16", "fp32"])
+@pytest.mark.parametrize("api", [DEFAULT_API, NEWER_API], ids=lambda api: api.generation)
+def test_floats_are_added_beyond_the_edge_of_c_on_rdna_3(api: CkApi, dtype_c: str) -> None:
+    changes = {"block": (64, 64, 32), "mma": (16, 16, 16), "split_k": True, "dtype_c": dtype_c}
+    problem = {"k_batch": 2, "m": 200, "dtype_c": dtype_c}
+    assert broken_fit_rules(changes, problem, archs.load("gfx1100", api)) == ["S510"]
+    assert broken_fit_rules(changes, {**problem, "m": 192}, archs.load("gfx1100", api)) == []
+    assert broken_fit_rules(changes, problem, archs.load("gfx1201", api)) == []
+    text = render(GEMM.make_kernel(GEMM.make_example(changes), "gfx1100"), api).text
+    assert "unbounded_add = true" in text
 
 
 @pytest.mark.parametrize(

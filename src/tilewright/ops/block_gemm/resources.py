@@ -6,10 +6,12 @@ in comments are relative to ck_tile/ops/.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilewright.arch.ck_api import CkApi
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
-from tilewright.ops.block_gemm.ck_probes import chooses_on_device
+from tilewright.ops.block_gemm.ck_probes import PIPELINE_PROBLEM, chooses_on_device
 from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
 
 PIPELINE_TYPES = {
@@ -244,9 +246,22 @@ def least_steps(pipeline: str) -> int:
     return 2 if pipeline == "compv6" else 1
 
 
-def has_unbounded_add(config: BlockGemmConfig) -> bool:
-    """Whether CK Tile adds to C without checking its bounds: bf16 is added by a compare-and-swap loop."""
-    return config.split_k and config.dtype_c == "bf16"
+def has_unbounded_add(config: BlockGemmConfig, arch: Arch) -> bool:
+    """Whether CK Tile adds to C without checking its bounds."""
+    return list_unbounded_adds(config, arch.family)[arch.ck.get_form(PIPELINE_PROBLEM)]
+
+
+def list_unbounded_adds(config: BlockGemmConfig, family: str) -> Mapping[str, bool]:
+    """Whether CK Tile adds to C without checking its bounds, by the form of its pipelines.
+
+    bf16 is added by a compare-and-swap loop, within padded rows since 2026. On RDNA 3, other floating-point types are
+    added by global instructions (CK_TILE_USE_AMD_BUFFER_ATOMIC_ADD_FLOAT in core/config.hpp).
+    """
+    globally = family == "rdna3" and config.dtype_c not in ("bf16", "int32")
+    return {
+        "per_loop": config.split_k and (globally or config.dtype_c == "bf16"),
+        "plain": config.split_k and globally,
+    }
 
 
 def add_bytes(config: BlockGemmConfig) -> int:

@@ -289,13 +289,14 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     bad={**expand_dtype("bf16"), "split_k": True, "problem": {"dtype": "bf16", "k_batch": 2, "m": 200}},
 )
 def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """A split K with a bf16 C needs an M that is a multiple of the block.
+    """A split K with a bf16 C, or any floating-point C on RDNA 3, needs an M that is a multiple of the block.
 
-    Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of C.
+    Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of C, up to 2025. On RDNA 3 it
+    adds other floating-point types by instructions that do not check bounds, in all generations.
 
     Fix: use k_batch 1, an fp32 C, or a padded M.
     """
-    if problem.k_batch == 1 or not resources.has_unbounded_add(config) or problem.m % config.block.m == 0:
+    if problem.k_batch == 1 or not resources.has_unbounded_add(config, arch) or problem.m % config.block.m == 0:
         return None
     return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
 

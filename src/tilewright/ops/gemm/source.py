@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tilewright import arch as archs
 from tilewright.arch.dtypes import find_dtype, major_name
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, has_unbounded_add, least_steps
+from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, least_steps, list_unbounded_adds
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.gemm.kind import find_kind
 from tilewright.ops.kernel import Kernel
@@ -82,6 +83,9 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "loop_adapter": resources.choose_loop_adapter(config),
         "unlooped": resources.UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config.pipeline),
-        "unbounded_add": format_cpp_bool(has_unbounded_add(config)),
+        "unbounded_add": {
+            form: format_cpp_bool(unbounded)
+            for form, unbounded in list_unbounded_adds(config, archs.load(kernel.arch).family).items()
+        },
         "add_bytes": add_bytes(config),
     }

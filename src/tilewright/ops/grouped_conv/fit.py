@@ -186,14 +186,18 @@ def _count_steps(config: Config, problem: Problem) -> int:
     bad={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 136}},
 )
 def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """A split sum with a bf16 result needs output channels that are a multiple of the block, in an explicit GEMM.
+    """A split sum with a bf16 result, or any on RDNA 3, needs output channels that are a multiple of the block, in an
+    explicit GEMM.
 
-    Why: CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a matrix, and so adds to
-    memory after a group's weights. The rows of a convolution are padded, which the loop takes into account.
+    Why: up to 2025, CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a matrix, and so
+    adds to memory after a group's weights. On RDNA 3, other types are added by instructions that do not check bounds,
+    in all generations. The rows of a convolution are padded, which both take into account.
 
     Fix: use k_batch 1, two stages, or padded channels.
     """
-    if problem.k_batch == 1 or not config.explicit_gemm or not resources.has_unbounded_add(ImplicitGemm(config)):
+    if problem.k_batch == 1 or not config.explicit_gemm:
+        return None
+    if not resources.has_unbounded_add(ImplicitGemm(config), arch):
         return None
     rows = problem.k // problem.g
     if rows % config.block.m == 0:

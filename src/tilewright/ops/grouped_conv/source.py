@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from tilewright import arch as archs
 from tilewright.arch.dtypes import find_dtype, major_name
 from tilewright.ops import block_gemm, c_interface, ck_shortcuts
 from tilewright.ops.block_gemm.resources import (
@@ -14,8 +15,8 @@ from tilewright.ops.block_gemm.resources import (
     UNLOOPED,
     add_bytes,
     choose_loop_adapter,
-    has_unbounded_add,
     least_steps,
+    list_unbounded_adds,
 )
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm
@@ -106,7 +107,10 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "unlooped": UNLOOPED.get(config.pipeline, 0),
         "least_steps": least_steps(config.pipeline),
         "add_bytes": add_bytes(ImplicitGemm(config)),
-        "unbounded_add": format_cpp_bool(config.explicit_gemm and has_unbounded_add(ImplicitGemm(config))),
+        "unbounded_add": {
+            form: format_cpp_bool(config.explicit_gemm and unbounded)
+            for form, unbounded in list_unbounded_adds(ImplicitGemm(config), archs.load(kernel.arch).family).items()
+        },
     }
 
 
