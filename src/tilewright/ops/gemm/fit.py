@@ -21,7 +21,6 @@ from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.tensors import batch_strides
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
-from tilewright.ops.rule_forms import until
 
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
 MAX_BYTES = 2**32 - 1  # the size of a buffer descriptor has 32 bits (make_wave_buffer_resource)
@@ -279,7 +278,6 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     return Rejection(f"K = {problem.k} takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")
 
 
-@until("2026-06")
 @rule(
     "S510",
     "unbounded-add",

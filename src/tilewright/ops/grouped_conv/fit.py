@@ -22,7 +22,7 @@ from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
-from tilewright.ops.rule_forms import since, until
+from tilewright.ops.rule_forms import since
 
 # CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in
 # core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may be larger than that.
@@ -176,7 +176,6 @@ def _count_steps(config: Config, problem: Problem) -> int:
     return -(-problem.n * math.prod(problem.output_size) // step)
 
 
-@until("2026-06")
 @rule(
     "S510",
     "unbounded-add",
