@@ -75,3 +75,10 @@ def test_each_macro_of_a_launcher_is_a_form_of_a_probe() -> None:
     used = {word for text in files.values() for word in re.findall(r"\bTILEWRIGHT_CK_\w+", text)}
     assert used
     assert used <= forms
+
+
+def test_launchers_include_files_that_a_kernel_has() -> None:
+    files = read_support_files("fmha", DEFAULT_API)
+    included = {name for text in files.values() for name in re.findall(r'#include "(tilewright_\w+\.\w+)"', text)}
+    assert CK_API_HEADER in included
+    assert included <= set(files)
