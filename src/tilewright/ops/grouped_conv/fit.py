@@ -185,8 +185,7 @@ def _count_steps(config: Config, problem: Problem) -> int:
     bad={**_BF16, "problem": {**_POINT, "dtype": "bf16", "k": 136}},
 )
 def check_unbounded_add(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """A split sum with a bf16 result, or any on RDNA 3, needs output channels that are a multiple of the block, in an
-    explicit GEMM.
+    """In an explicit GEMM, a split sum of bf16, or any on RDNA 3, needs output channels in multiples of the block.
 
     Why: up to 2025, CK Tile adds bf16 by a compare-and-swap loop that does not stop at the last row of a matrix, and so
     adds to memory after a group's weights. On RDNA 3, other types are added by instructions that do not check bounds,
