@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tilewright.arch.ck_api import DEFAULT_GENERATION
@@ -15,7 +16,9 @@ def write_ck_tree(include: Path, generation: str = DEFAULT_GENERATION) -> Path:
         form = next(form for form in probe.forms if form.name == probe.get_form(generation))
         parameters = ", ".join(f"typename {name}_" for name in form.parameters)
         declared = (
-            f"template <{parameters}>\nstruct {probe.template}\n{{\n}};\n" if probe.template else f"{form.text}\n"
+            f"template <{parameters}>\nstruct {probe.template}\n{{\n}};\n"
+            if probe.template
+            else re.sub(r"\\b|\^", "", form.text) + "\n"
         )
         texts[probe.header] = texts.get(probe.header, "") + declared
     for name, text in texts.items():

@@ -40,7 +40,7 @@ def test_all_extras_are_hidden() -> None:
     names = {
         requirement.partition(">")[0].partition("=")[0]
         for extra, requirements in extras.items()
-        if extra not in ("dev", "site")
+        if extra not in ("dev", "site", "toolchain")
         for requirement in requirements
         if not requirement.startswith("tilewright[")
     }

@@ -21,7 +21,7 @@ def test_rules_judge_as_before(op_name: str) -> None:
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_every_rule_rejects_some_of_the_configs(op: Op) -> None:
     assert len(CONFIGS[op.name]) == NUMBER
-    assert {rule.code for rule in op.rules} == set(DIGESTS[op.name])
+    assert {rule.code for rule in op.rules if not rule.since} == set(DIGESTS[op.name])
     assert min(count for count, _ in DIGESTS[op.name].values()) >= 8
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ci_kernels
-from ci_kernels import choose_cover, list_pairs, read_list, read_samples
+from ci_kernels import choose_cover, list_pairs, read_list, read_samples, strip_name
 from time_budget import Spent, folder_of, over_budget, read_budgets
 
 TESTS = Path(__file__).parents[1]
@@ -22,7 +22,7 @@ def test_every_entry_is_a_kernel_whose_source_can_be_made() -> None:
     for entry in entries:
         if "+" in entry.name:
             assert entry.source.kernel == entry.kernel
-        assert entry.kernel.slug == entry.name.partition("+")[0]
+        assert entry.kernel.slug == strip_name(entry.name)
 
 
 def test_a_cover_shows_all_pairs_and_prefers_cheap_kernels() -> None:

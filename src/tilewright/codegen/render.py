@@ -74,12 +74,18 @@ def _choose_reachable(text: str, files: Mapping[str, str]) -> Mapping[str, str]:
     """The files that a source includes, directly or not. Others are not part of its key, so it is not rebuilt when they
     change: some are for other generations of CK Tile."""
     found: set[str] = set()
-    waiting = [text]
+    waiting = _INCLUDE.findall(text)
     while waiting:
-        named = {name for name in _INCLUDE.findall(waiting.pop()) if name in files and name not in found}
-        found |= named
-        waiting += [files[name] for name in named]
+        name = waiting.pop()
+        if name in files and name not in found:
+            found.add(name)
+            waiting += _list_includes(files[name])
     return {name: text for name, text in files.items() if name in found}
+
+
+@functools.lru_cache(maxsize=256)
+def _list_includes(text: str) -> tuple[str, ...]:
+    return tuple(_INCLUDE.findall(text))
 
 
 def list_headers(kernel: Kernel) -> tuple[str, ...]:
