@@ -119,6 +119,9 @@ class ForwardedHip(Hip):
     def units(self, index: int) -> int:
         return int(self._fetch_fact("units", index))
 
+    def memory_bytes(self, index: int) -> int:
+        return int(self._fetch_fact("memory_bytes", index))
+
     def properties(self, index: int) -> bytes:
         return bytes(self._fetch_fact("properties", index))
 

@@ -92,6 +92,8 @@ _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
 _PROPERTIES_BYTES = 16384
 # The first field of hipDeviceProp_t is the product's name, in all versions.
 NAME_BYTES = 256
+# totalGlobalMem: the second field in HIP 5; in HIP 6 and 7 after uuid (16 bytes), luid (8) and its mask (4, padded).
+_MEMORY_AT = {_PROPERTIES[0]: NAME_BYTES + 32, _PROPERTIES[1]: NAME_BYTES}
 # hipDeviceAttributeMultiprocessorCount, the same number in HIP 5, 6 and 7.
 _UNITS = 63
 # "0000:c1:00.0" and its terminator take 13; domains may be longer.
@@ -227,11 +229,20 @@ class Hip:
         """The product name of a device, such as AMD Instinct MI300X. Some libraries lack the names of some GPUs."""
         return self.properties(index)[:NAME_BYTES].partition(b"\0")[0].decode(errors="replace").strip()
 
-    def properties(self, index: int) -> bytes:
-        """hipDeviceProp_t of a device as bytes: its layout depends on the version of the library."""
+    def memory_bytes(self, index: int) -> int:
+        """The size of a device's memory."""
+        at = _MEMORY_AT[self._find_properties_function()]
+        return int.from_bytes(self.properties(index)[at : at + 8], "little")
+
+    def _find_properties_function(self) -> str:
         name = next((name for name in _PROPERTIES if hasattr(self.library, name)), None)
         if name is None:
             raise DeviceError(f"{self.path} has neither {' nor '.join(_PROPERTIES)}")
+        return name
+
+    def properties(self, index: int) -> bytes:
+        """hipDeviceProp_t of a device as bytes: its layout depends on the version of the library."""
+        name = self._find_properties_function()
         function = _bind_function(self.library, self.path, name, (c_void_p, c_int), c_int)
         room = ctypes.create_string_buffer(_PROPERTIES_BYTES)
         status = function(room, index)

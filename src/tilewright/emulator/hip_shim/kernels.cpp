@@ -116,6 +116,8 @@ TW_EXPORT hipError_t hipLaunchKernel(const void* stub, dim3 grid, dim3 block, vo
     Function function;
     if(!find_stub(stub, &function))
         return said(hipErrorInvalidDeviceFunction);
+    if(hipError_t status; recorded("hipLaunchKernel", stream, &status))
+        return status;
     LaunchRequest request = request_of(device, function, grid, block, dynamic_lds);
     request.arguments     = arguments;
     return launched(request);
@@ -133,6 +135,8 @@ TW_EXPORT hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x
             return said(hipErrorInvalidHandle);
         function = *reinterpret_cast<const Function*>(handle);
     }
+    if(hipError_t status; recorded("hipModuleLaunchKernel", stream, &status))
+        return status;
     LaunchRequest request = request_of(device, function, dim3(grid_x, grid_y, grid_z), dim3(block_x, block_y, block_z),
                                        dynamic_lds);
     request.arguments     = arguments;

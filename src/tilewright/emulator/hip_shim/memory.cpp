@@ -19,16 +19,22 @@ TW_EXPORT hipError_t hipMalloc(void** address, size_t bytes)
     if(address == nullptr)
         return said(hipErrorInvalidValue);
     *address = nullptr;
+    if(refused("hipMalloc"))
+        return hipErrorStreamCaptureUnsupported;
     return bytes == 0 ? hipSuccess : ask(callbacks.allocate, current_device, bytes, address);
 }
 
 TW_EXPORT hipError_t hipFree(void* address)
 {
+    if(refused("hipFree"))
+        return hipErrorStreamCaptureUnsupported;
     return address == nullptr ? hipSuccess : ask(callbacks.release, current_device, address);
 }
 
 TW_EXPORT hipError_t hipMemcpy(void* target, const void* source, size_t bytes, hipMemcpyKind direction)
 {
+    if(refused("hipMemcpy"))
+        return hipErrorStreamCaptureUnsupported;
     passed(current_device);
     return bytes == 0 ? hipSuccess : ask(callbacks.copy, current_device, target, source, bytes, static_cast<int>(direction));
 }
@@ -36,15 +42,17 @@ TW_EXPORT hipError_t hipMemcpy(void* target, const void* source, size_t bytes, h
 TW_EXPORT hipError_t hipMemcpyAsync(void* target, const void* source, size_t bytes, hipMemcpyKind direction,
                                     hipStream_t stream)
 {
-    const hipError_t status = known(stream);
-    return status != hipSuccess ? status : hipMemcpy(target, source, bytes, direction);
+    hipError_t status = known(stream);
+    if(status != hipSuccess || recorded("hipMemcpyAsync", stream, &status))
+        return status;
+    return hipMemcpy(target, source, bytes, direction);
 }
 
 TW_EXPORT hipError_t hipMemset2DAsync(void* target, size_t pitch, int value, size_t width, size_t height,
                                       hipStream_t stream)
 {
-    const hipError_t status = known(stream);
-    if(status != hipSuccess)
+    hipError_t status = known(stream);
+    if(status != hipSuccess || recorded("hipMemset2DAsync", stream, &status))
         return status;
     passed(device_of(stream));
     return width == 0 || height == 0 ? hipSuccess : ask(callbacks.fill, current_device, target, pitch, value, width, height);

@@ -32,7 +32,7 @@ from tilewright.emulator.hip_shim.interface import DeviceFacts, describe_device,
 from tilewright.emulator.memory import CAPACITY
 
 _HERE = Path(__file__).parent
-_SOURCES = ("kernels.cpp", "memory.cpp", "streams.cpp", "devices.cpp")
+_SOURCES = ("kernels.cpp", "memory.cpp", "streams.cpp", "capture.cpp", "devices.cpp")
 _HEADERS = ("interface.hpp", "state.hpp")
 _NAME = "libamdhip64.so"
 _VERSIONS = "versions.map"
@@ -94,6 +94,17 @@ class HipShim:
     def clear_launch_times(self, device: int) -> None:
         """Stop simulating times on a device."""
         self.library.tilewright_unscript(device)
+
+    def count_captured(self) -> int:
+        """Return the number of launches, fills and copies that the last stream capture recorded."""
+        self.library.tilewright_captured.restype = ctypes.c_size_t
+        return int(self.library.tilewright_captured())
+
+    def list_refused(self) -> list[str]:
+        """Return the calls of the last stream capture that a graph cannot contain."""
+        self.library.tilewright_refused.restype = ctypes.c_char_p
+        found: bytes = self.library.tilewright_refused()
+        return found.decode().split()
 
     def _lock_gpus(self) -> None:
         """Lock all GPUs before a fork: the child gets complete launches, never a part of one."""

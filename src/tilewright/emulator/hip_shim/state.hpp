@@ -95,6 +95,16 @@ struct Script
     }
 };
 
+// The capture of a stream; at most one at a time.
+struct Capture
+{
+    std::atomic<bool> active{false};
+    hipStream_t stream = nullptr;
+    size_t recorded    = 0;
+    std::string refused; // names of calls, separated by spaces
+};
+
+inline Capture capture;
 inline std::vector<DeviceFacts> devices;
 inline Callbacks callbacks{};
 inline std::atomic<bool> open{false};
@@ -128,6 +138,35 @@ hipError_t ask(void (*callback)(Types...), Arguments... arguments)
     int status = hipErrorUnknown;
     callback(arguments..., &status);
     return said(static_cast<hipError_t>(status));
+}
+
+// Whether a call is refused because a stream is captured: a graph cannot contain it.
+inline bool refused(const char* call)
+{
+    if(!capture.active)
+        return false;
+    capture.refused += (capture.refused.empty() ? "" : " ") + std::string(call);
+    last = hipErrorStreamCaptureUnsupported;
+    return true;
+}
+
+// Whether work in a stream is recorded instead of done. Work in the default stream would wait for the captured one, so
+// it is refused: then `status` is set.
+inline bool recorded(const char* call, hipStream_t stream, hipError_t* status)
+{
+    *status = hipSuccess;
+    if(!capture.active)
+        return false;
+    if(stream == capture.stream)
+    {
+        ++capture.recorded;
+        return true;
+    }
+    if(stream != nullptr)
+        return false;
+    refused(call);
+    *status = said(hipErrorStreamCaptureImplicit);
+    return true;
 }
 
 inline bool is_device(int index) { return index >= 0 && static_cast<size_t>(index) < devices.size(); }

@@ -66,6 +66,8 @@ TW_EXPORT hipError_t hipStreamSynchronize(hipStream_t stream)
     const int device = device_of(stream);
     if(device < 0)
         return said(hipErrorInvalidHandle);
+    if(refused("hipStreamSynchronize"))
+        return hipErrorStreamCaptureUnsupported;
     const std::lock_guard<std::mutex> guard(state().lock);
     return reached([=](const Point& point) { return point.device == device && point.stream == stream; });
 }
@@ -76,6 +78,8 @@ TW_EXPORT hipError_t hipDeviceSynchronize()
 {
     if(!is_device(current_device))
         return said(hipErrorNoDevice);
+    if(refused("hipDeviceSynchronize"))
+        return hipErrorStreamCaptureUnsupported;
     const std::lock_guard<std::mutex> guard(state().lock);
     return reached([](const Point& point) { return point.device == current_device; });
 }
@@ -125,6 +129,8 @@ TW_EXPORT hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
 
 TW_EXPORT hipError_t hipEventSynchronize(hipEvent_t event)
 {
+    if(refused("hipEventSynchronize"))
+        return hipErrorStreamCaptureUnsupported;
     const std::lock_guard<std::mutex> guard(state().lock);
     const auto found = state().events.find(event);
     if(found == state().events.end())
