@@ -230,7 +230,10 @@ def lds_bytes(config: BlockGemmConfig, arch: Arch) -> int:
 def matrix_instructions(config: BlockGemmConfig, arch: Arch) -> tuple[str, ...]:
     """The matrix instruction of the kernel's one GEMM; an empty string if the GPU has none for it."""
     shapes = arch.mma_shapes(config.dtype_a, config.dtype_b, config.dtype_acc)
-    return (shapes.get(config.mma, ""),)
+    found = shapes.get(config.mma, "")
+    # CK Tile of 2026 passes scales of 1 to the instructions of 8- and 4-bit floats, before none.
+    scaled = found.endswith("_f8f6f4") and chooses_on_device(arch.ck)
+    return (found.replace("v_mfma_", "v_mfma_scale_") if scaled else found,)
 
 
 def is_small(config: BlockGemmConfig) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.arch.dtype_names import read_dtype_name
 from tilewright.arch.dtypes import DTYPES, find_accumulator
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fields import ChoiceType
+from tilewright.ops.fields import DtypeType
 from tilewright.ops.op import Shorthand
 from tilewright.ops.problem_field import Derived, ProblemBase, problem_field, problem_shorthand
 
@@ -17,9 +18,15 @@ PROBLEM_TYPES = ("dtype_a", "dtype_b", "dtype_c")
 OUTPUTS = {"fp8": "fp16", "bf8": "fp16", "pk_fp4": "fp16", "int8": "int32"}
 
 
-def expand_dtype(dtype: str) -> dict[str, str]:
+def normalize_dtype(value: object) -> str:
+    """`fp16` for "half", `torch.float16` and the like; `fp8*bf8` for a pair of types in any spelling."""
+    parts = value.split("*") if isinstance(value, str) else [value]
+    return "*".join(str(read_dtype_name(part)) for part in parts)
+
+
+def expand_dtype(dtype: object) -> dict[str, str]:
     """`fp16` or `fp8*bf8` → the four type fields, with the usual accumulator and output."""
-    a, _, b = dtype.partition("*")
+    a, _, b = normalize_dtype(dtype).partition("*")
     b = b or a
     return dict(zip(DTYPE_FIELDS, (a, b, find_accumulator(a, b), OUTPUTS.get(a, a)), strict=True))
 
@@ -34,18 +41,19 @@ def declare_type(matrices: str) -> Any:
     """The field of a problem with the element type of a matrix."""
     stands_for = Derived("follows from dtype")
     doc = f"element type of {matrices}"
-    return problem_field(ChoiceType(tuple(DTYPES)), doc, default="", stands_for=stands_for)
+    return problem_field(DtypeType(tuple(DTYPES)), doc, default="", stands_for=stands_for)
 
 
-def set_problem_types(problem: ProblemBase, dtype: str | None) -> None:
+def set_problem_types(problem: ProblemBase, dtype: object) -> None:
     """Set the types of a problem's matrices that are not given from `dtype`."""
-    usual = expand_dtype(dtype) if isinstance(dtype, str) else {}
+    usual = {} if dtype is None else expand_dtype(dtype)
     fields = problem.__dict__
     for name in PROBLEM_TYPES:
-        value = fields[name] = fields[name] or usual.get(name, "")
-        if not value:
+        if isinstance(fields[name], str):  # types of other libraries may not be comparable with a text
+            fields[name] = fields[name] or usual.get(name, "")
+        if isinstance(fields[name], str) and not fields[name]:
             raise InvalidValueError(f"the problem has no {name}: give dtype, or all of {', '.join(PROBLEM_TYPES)}")
 
 
 # For the `shorthands` of an op.
-DTYPE = Shorthand(DTYPE_FIELDS, lambda dtype: tuple(expand_dtype(dtype).values()))
+DTYPE = Shorthand(DTYPE_FIELDS, lambda dtype: tuple(expand_dtype(dtype).values()), normalize=normalize_dtype)

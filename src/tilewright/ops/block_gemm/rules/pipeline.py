@@ -1,4 +1,4 @@
-"""Rules about the features of pipelines: P301, P305, P306, P314 to P316, P318, P324."""
+"""Rules about the features of pipelines: P301, P305, P306, P314 to P316, P318, P324, P325."""
 
 from __future__ import annotations
 
@@ -150,6 +150,30 @@ def check_compv5_offered(config: BlockGemmConfig, arch: Arch) -> Rejection | Non
     Fix: use another pipeline, or CK Tile's headers of 2025.
     """
     return Rejection("compv5 does not compile with CK Tile since 2026-06", "pipeline", "compv3")
+
+
+@since("2026-06")
+@rule(
+    "P325",
+    "compv6-on-rdna3",
+    reads=(),
+    when={"pipeline": "compv6"},
+    enforced_by="device",
+    good={"block": (64, 64, 32), "mma": (16, 16, 16)},
+    bad={"block": (64, 64, 32), "mma": (16, 16, 16), "pipeline": "compv6"},
+    arch="gfx1100",
+)
+def check_compv6_operands(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
+    """Since 2026-06, compv6 does not work on RDNA 3.
+
+    Why: matrix instructions of RDNA 3 take each operand twice, once in each half of a wave. CK Tile's compv6 counts
+    both, so that every sum is twice as large as it should be.
+
+    Fix: use compv3 or mem, or CK Tile's headers of 2025.
+    """
+    if arch.family == "rdna3":
+        return Rejection(f"compv6 sums every product twice on {arch.name}", "pipeline", "compv3")
+    return None
 
 
 @rule(
