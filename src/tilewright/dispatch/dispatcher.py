@@ -29,7 +29,7 @@ from tilewright.dispatch.run_tensors import (
     run_host,
 )
 from tilewright.dispatch.select_stages import select_stages
-from tilewright.dispatch.tensors import View, to_view
+from tilewright.dispatch.tensors import View, find_torch_stream, to_view
 from tilewright.ops import find_op
 from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.execution import Execution, Tensor, plan_one_kernel
@@ -154,6 +154,8 @@ class Dispatcher:
         outputs = [to_view(each) for each in (out if isinstance(out, tuple | list) else [] if out is None else [out])]
         if isinstance(kernel, list):
             kernel = tuple(kernel)
+        if stream is None:
+            stream = find_torch_stream(inputs)
         options = (device, kernel, pad, tuple(prepared))
         found = self._calls.get((id(problem), options, *[view.form for view in inputs + outputs]))
         if found is not None:
@@ -274,9 +276,9 @@ def resolve_device(device: Device | str | None, places: Iterable[Any] = ()) -> D
 
     `places` are the devices of the tensors: a device, or the index of a GPU.
     """
-    from tilewright.runtime.device import Device, current_device, devices  # noqa: PLC0415  (needed only to run)
+    from tilewright.runtime.device import Device, current_device, devices, read_device  # noqa: PLC0415  (to run only)
 
-    named = Device(device) if isinstance(device, str) else device
+    named = None if device is None else read_device(device)
     held = {Device(f"gpu:{place}") if isinstance(place, int) else place for place in places}
     if named is not None:
         if held - {named}:
@@ -297,13 +299,13 @@ def resolve_device(device: Device | str | None, places: Iterable[Any] = ()) -> D
 
 def resolve_arch(where: Device | Arch | str | None, present: Sequence[str]) -> Arch:
     """The GPU to select for: a device's, or a named one. Without a device, the only GPU in `present`."""
-    from tilewright.runtime.device import Device, current_device  # noqa: PLC0415  (see above)
+    from tilewright.runtime.device import current_device, read_device  # noqa: PLC0415  (see above)
 
     if isinstance(where, Arch):
         return where
-    if isinstance(where, str):
-        return Device(where).arch if ":" in where else archs.load(where)
-    device = where if where is not None else current_device()
+    if isinstance(where, str) and ":" not in where:
+        return archs.load(where)
+    device = current_device() if where is None else read_device(where)
     if device is not None:
         return device.arch
     if len(present) == 1:

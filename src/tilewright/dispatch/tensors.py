@@ -9,7 +9,7 @@ import ctypes
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.arch.dtypes import ARRAY_TYPES, find_dtype
@@ -217,8 +217,11 @@ def _read_torch(tensor: Any) -> View:
     place = {"cpu": None, "cuda": device.index}.get(device.type, device)
     if place is device:
         raise TensorError(f"a torch tensor is on {device}; supported are cpu and cuda (ROCm)")
-    if tensor.requires_grad:
-        raise TensorError("a torch tensor requires a gradient, and kernels do not record one: use tensor.detach()")
+    if tensor.requires_grad and get_torch().is_grad_enabled():
+        raise TensorError(
+            "a torch tensor requires a gradient, and kernels do not record one: use tensor.detach(), torch.no_grad(), "
+            "or the operators of tilewright.torch, which have gradients"
+        )
     address = tensor.data_ptr()
     return View(
         address, tuple(tensor.shape), tensor.stride(), parse_dtype_name(str(tensor.dtype)), place, tensor, "torch"
@@ -285,6 +288,18 @@ def get_torch() -> Any:
 def to_torch_dtype(name: str) -> Any:
     """The torch dtype of a type."""
     return getattr(get_torch(), ARRAY_TYPES[name])
+
+
+def find_torch_stream(views: Iterable[View | None]) -> int | None:
+    """torch's current stream if one of the tensors is a torch tensor on a GPU; None otherwise.
+
+    torch allocates and orders its work in this stream, so kernels must run in it, too.
+    """
+    for view in views:
+        if view is not None and view.library == "torch" and view.form.place is not None:
+            handle: int = get_torch().cuda.current_stream(view.form.place).cuda_stream
+            return handle
+    return None
 
 
 class _DLDevice(ctypes.Structure):

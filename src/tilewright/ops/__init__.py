@@ -126,8 +126,7 @@ def suggest(config: ConfigBase, arch: str, limit: int = 5) -> list[Suggestion]:
 
 def kernel_of(config: ConfigBase, arch: str) -> Kernel:
     """The kernel of a config on a GPU."""
-    archs.load(arch)
-    return infer_op(config).make_kernel(config, arch)
+    return infer_op(config).make_kernel(config, archs.load(arch).name)
 
 
 def fits(config: ConfigBase, problem: object, arch: str) -> list[Violation]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilewright.base.document_values import to_integer
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.ops.fields import Field, IntegerListType, OptionalTileType, TileType, list_fields
 from tilewright.ops.op import Op
@@ -34,7 +35,7 @@ def normalize_declaration(op: Op, declared: Mapping[str, Any]) -> dict[str, Any]
                 raise InvalidValueError(f'{name} stands for several fields: list its values, not "*"')
             kept[name] = STAR
         elif name in op.shorthands:
-            kept[name] = tuple(dict.fromkeys(str(v) for v in to_list(name, value)))
+            kept[name] = tuple(dict.fromkeys(op.shorthands[name].normalize(v) for v in to_list(name, value)))
         elif isinstance(value, str) and value == STAR:
             kept[name] = STAR
         else:
@@ -72,7 +73,7 @@ def to_list(name: str, declared: object) -> Sequence[Any]:
 
 
 def _is_integer_list(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and bool(value) and all(type(v) is int for v in value)
+    return isinstance(value, (list, tuple)) and bool(value) and all(to_integer(v) is not None for v in value)
 
 
 def _expand_table(name: str, tile: TileType, declared: Mapping[str, Any]) -> Sequence[tuple[Any, ...]]:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from typing import Any, Protocol, TypeVar, overload
 
+from tilewright.arch.dtype_names import read_dtype_name
 from tilewright.arch.spec import Shape
-from tilewright.base.document_values import format_value, is_digits
+from tilewright.base.document_values import expect_integer, format_value, is_digits, to_integer
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 
 C = TypeVar("C", bound="ConfigBase")
@@ -55,6 +56,14 @@ class ChoiceType:
 
 
 @dataclass(frozen=True)
+class DtypeType(ChoiceType):
+    """One of a closed list of data types. Types of NumPy and torch, and their names, are accepted, too."""
+
+    def read(self, name: str, value: object) -> str:
+        return choose(name, read_dtype_name(value), self.values)
+
+
+@dataclass(frozen=True)
 class FlagType:
     """True or false."""
 
@@ -87,8 +96,7 @@ class CountType:
     def read(self, name: str, value: object) -> int:
         if isinstance(value, str) and is_digits(value):
             value = int(value)
-        if type(value) is not int:
-            raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
+        value = expect_integer(name, value)
         if not self.least <= value <= self.most:
             raise InvalidValueError(f"{name} is {value}, must be {self.least} to {self.most}")
         return value
@@ -123,12 +131,10 @@ class TileType:
             parts = [parts[label] for label in self.labels]
         if not isinstance(parts, Sequence) or len(parts) != 3:
             raise InvalidValueError(f"{name} needs three numbers ({', '.join(self.labels)}), got {format_value(value)}")
-        for part in parts:
-            if type(part) is not int or not 1 <= part <= self.most:
-                raise InvalidValueError(
-                    f"{name} is {format_value(value)}: each must be an integer from 1 to {self.most}"
-                )
-        return Shape(*parts)
+        whole = [to_integer(part) for part in parts]
+        if not all(part is not None and 1 <= part <= self.most for part in whole):
+            raise InvalidValueError(f"{name} is {format_value(value)}: each must be an integer from 1 to {self.most}")
+        return Shape(*(part for part in whole if part is not None))
 
     def to_token(self, value: Shape) -> str:
         return str(value)
@@ -156,12 +162,12 @@ class IntegerListType:
             parts = [int(text) for text in texts]
         if not isinstance(parts, Sequence) or not self.fewest <= len(parts) <= self.most:
             raise InvalidValueError(f"{name} needs {self.fewest} to {self.most} numbers, got {format_value(value)}")
-        for part in parts:
-            if type(part) is not int or not 1 <= part <= TileType.most:
-                raise InvalidValueError(
-                    f"{name} is {format_value(value)}: each must be an integer from 1 to {TileType.most}"
-                )
-        return tuple(parts)
+        whole = [to_integer(part) for part in parts]
+        if not all(part is not None and 1 <= part <= TileType.most for part in whole):
+            raise InvalidValueError(
+                f"{name} is {format_value(value)}: each must be an integer from 1 to {TileType.most}"
+            )
+        return tuple(part for part in whole if part is not None)
 
     def to_token(self, value: tuple[int, ...]) -> str:
         return "x".join(str(part) for part in value) or "none"

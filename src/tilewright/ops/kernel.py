@@ -15,7 +15,7 @@ IDENTITY_SCHEMA = 1
 DIGEST_LENGTH = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Kernel:
     """One kernel, the object of `render`, `build` and `run`. Equal kernels have equal slugs and digests."""
 
@@ -45,3 +45,6 @@ class Kernel:
 
     def __str__(self) -> str:
         return self.slug
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.slug!r})"

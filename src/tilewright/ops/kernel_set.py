@@ -26,6 +26,7 @@ from tilewright import arch as gpus
 from tilewright.base.document_values import format_value
 from tilewright.base.documents import FileProblems, convert_read_errors, read_toml
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
+from tilewright.base.short_text import cut, format_count
 from tilewright.ops.declaration import STAR, find_grid_columns, find_tile_type, list_values, to_list
 from tilewright.ops.fields import Field, list_fields
 from tilewright.ops.kernel import Kernel
@@ -85,7 +86,7 @@ class SetReport:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelSet:
     """A named collection of kernels of one op.
 
@@ -112,6 +113,10 @@ class KernelSet:
             if space.op.name != self.op:
                 raise InvalidValueError(f"a set of {self.op} cannot contain a space of {space.op.name}")
 
+    def __repr__(self) -> str:
+        gpus_ = f" for {', '.join(self.archs)}" if self.archs else ""
+        return cut(f"KernelSet({self.name!r}: {self.op}, {format_count(len(self.spaces), 'space')}{gpus_}. {self.doc})")
+
     def kernels(self, arch: str, keep: Callable[[Any], bool] | None = None) -> Iterator[Kernel]:
         """The legal kernels on a GPU, each once, in the order of the spaces; only those that `keep` accepts."""
         seen: set[Kernel] = set()
@@ -135,6 +140,7 @@ class KernelSet:
 
     def report(self, arch: str, by: str | None = None) -> SetReport:
         """The number of kernels on a GPU and of those that each rule removed; also for each value of the field `by`."""
+        arch = gpus.load(arch).name  # it may be a product name
         parts = [space.report_by(by, arch) if by else {None: space.report(arch)} for space in self.spaces]
         reports = tuple(merge_reports(list(part.values())) for part in parts)
         by_value: dict[Any, list[SpaceReport]] = {}

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tilewright import arch as archs
 from tilewright.arch.ck_api import DEFAULT_GENERATION, CkProbe, make_generation_api
@@ -21,6 +21,9 @@ from tilewright.ops.kind import Kind, index_kinds
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.rule import Rule
 
+if TYPE_CHECKING:
+    from tilewright.ops.portfolio import KernelPortfolio
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -28,16 +31,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Shorthand:
     """One name for several fields: `row` maps a value to the values of `fields`, or raises.
 
-    `stars`, if given, returns the values that "*" stands for on a GPU.
+    `stars`, if given, returns the values that "*" stands for on a GPU. `normalize` returns the text of a value.
     """
 
     fields: tuple[str, ...]
     row: Callable[[str], tuple[Any, ...]]
     stars: Callable[[Arch], tuple[str, ...]] | None = None
+    normalize: Callable[[object], str] = str
 
-    def expand_value(self, value: str) -> dict[str, Any]:
+    def expand_value(self, value: object) -> dict[str, Any]:
         """The fields that a value stands for, with their values."""
-        return dict(zip(self.fields, self.row(value), strict=True))
+        return dict(zip(self.fields, self.row(self.normalize(value)), strict=True))
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Op:
     shorthand or property of the config. `profiles` select kernels by purpose, from the space `default` if the op has
     one. `report_fields` are the fields whose values reports compare, by the word for them: word → field; without them,
     reports compare whole kernels. `cost` estimates kernel times; without it kernels are selected in the order of
-    registration.
+    registration. `portfolio` has the kernels from which the op's functions for arrays select.
     """
 
     name: str
@@ -106,6 +110,7 @@ class Op:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     report_fields: Mapping[str, str] = field(default_factory=dict)
     cost: CostModel | None = None
+    portfolio: KernelPortfolio | None = None
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"

@@ -111,6 +111,7 @@ class ProblemField:
     default: object
     stands_for: Derived | None
     shorthand: bool
+    newer: bool = False  # than files of problems: see `dump_problem`
 
     @property
     def required(self) -> bool:
@@ -129,20 +130,28 @@ def problem_field(kind: ValueType[V], doc: str) -> V: ...
 
 
 @overload
-def problem_field(kind: ValueType[V], doc: str, *, default: V, stands_for: str | Derived | None = None) -> V: ...
+def problem_field(
+    kind: ValueType[V], doc: str, *, default: V, stands_for: str | Derived | None = None, newer: bool = False
+) -> V: ...
 
 
 def problem_field(
-    kind: ValueType[V], doc: str, *, default: Any = MISSING, stands_for: str | Derived | None = None
+    kind: ValueType[V],
+    doc: str,
+    *,
+    default: Any = MISSING,
+    stands_for: str | Derived | None = None,
+    newer: bool = False,
 ) -> Any:
     """Declare a field of a problem class.
 
     A default may stand for another value: that of the field `stands_for`, declared before, or a derived one. The type
-    must accept such a default.
+    must accept such a default. A field that is `newer` than files of problems is left out of them if it has its
+    default.
     """
     if isinstance(stands_for, str):
         stands_for = Derived(f"the same as {stands_for}", _get_field(stands_for))
-    metadata = {"kind": kind, "doc": doc, "stands_for": stands_for, "shorthand": False}
+    metadata = {"kind": kind, "doc": doc, "stands_for": stands_for, "shorthand": False, "newer": newer}
     return dataclasses.field(default=default, metadata=metadata)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewright.base.digest import to_canonical_json
-from tilewright.base.document_values import format_value, is_digits
+from tilewright.base.document_values import expect_integer, format_value, is_digits
 from tilewright.base.errors import InvalidValueError, choose
 
 if TYPE_CHECKING:
@@ -29,8 +29,16 @@ def list_all_fields(problem: DataclassInstance) -> dict[str, Any]:
 
 
 def dump_problem(problem: DataclassInstance) -> str:
-    """A problem as in tables and tasks: all its fields as canonical JSON. An equal problem can be created from it."""
-    return to_canonical_json(list_all_fields(problem))
+    """A problem as in tables and tasks: its fields as canonical JSON. An equal problem can be created from it.
+
+    A field that is newer than such files is left out if it has its default, so that problems in earlier files are
+    still the same.
+    """
+    values = list_all_fields(problem)
+    newer = [field for field in getattr(problem, "_declared", {}).values() if field.newer]
+    return to_canonical_json(
+        {name: value for name, value in values.items() if (name, value) not in [(f.name, f.default) for f in newer]}
+    )
 
 
 def parse_json_value(value: object) -> object:
@@ -57,11 +65,10 @@ def _list_parameters(problem_type: type) -> tuple[tuple[str, ...], tuple[str, ..
 
 def check_count(name: str, value: object, least: int, most: int = MOST) -> int:
     """Require an integer within the bounds."""
-    if type(value) is not int:
-        raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
-    if not least <= value <= most:
-        raise InvalidValueError(f"{name} is {value}, must be at least {least} and at most {most}")
-    return value
+    found = value if type(value) is int else expect_integer(name, value)
+    if not least <= found <= most:
+        raise InvalidValueError(f"{name} is {found}, must be at least {least} and at most {most}")
+    return found
 
 
 def read_extents(name: str, value: object, least: int) -> Extents:
@@ -74,9 +81,7 @@ def read_extents(name: str, value: object, least: int) -> Extents:
         parts = [int(part) for part in parts]
     if not parts:
         raise InvalidValueError(f"{name} needs at least one number, got {format_value(value)}")
-    for part in parts:
-        check_count(name, part, least)
-    return tuple(parts)
+    return tuple(check_count(name, part, least) for part in parts)
 
 
 def repeat_extent(name: str, extents: Extents, ndim: int) -> Extents:

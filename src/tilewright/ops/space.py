@@ -17,8 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewright import arch as archs
-from tilewright.arch.spec import Arch
+from tilewright.arch.spec import Arch, Shape
 from tilewright.base.errors import InvalidValueError
+from tilewright.base.short_text import cut
 from tilewright.ops.declaration import STAR, normalize_declaration
 from tilewright.ops.fields import Field, list_fields
 from tilewright.ops.kernel import Kernel
@@ -27,6 +28,7 @@ from tilewright.ops.rule import Rule
 
 # Kernels of a space that are built or written without an explicit limit: 1,000 take some five hours of CPU.
 MOST_KERNELS = 1000
+_SHOWN = 3  # values of a field at a prompt
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def merge_reports(reports: Sequence[SpaceReport]) -> SpaceReport:
     return SpaceReport(first.op, first.arch, raw, legal, removed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Space:
     """A declared set of configs of one op: each field a value, a list of values, or "*".
 
@@ -96,6 +98,10 @@ class Space:
     def __post_init__(self) -> None:
         object.__setattr__(self, "declared", normalize_declaration(self.op, self.declared))
         self._list_fixed_axes()  # so that a shorthand that clashes is an error already when the space is declared
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={_format_values(values)}" for name, values in self.declared.items())
+        return cut(f"Space({', '.join(filter(None, (self.op.name, fields)))})")
 
     def list_axes(self, arch: Arch) -> list[Axis]:
         """Every field with its values on this GPU, in search order: axes with one value come first, so that rules are
@@ -153,7 +159,7 @@ class Space:
         """The legal kernels on a GPU, in a fixed order; only those that `keep` accepts."""
         spec = archs.load(arch)
         for values in Search(self.op, self.list_axes(spec), spec).iterate_members(keep):
-            yield Kernel(self.op.name, self.op.config_type(**values), arch)
+            yield Kernel(self.op.name, self.op.config_type(**values), spec.name)
 
     def sample(self, arch: str, n: int, seed: int) -> list[Kernel]:
         """n random legal kernels (all, if there are fewer), the same for the same seed."""
@@ -188,6 +194,16 @@ class Space:
         if not values:
             raise InvalidValueError(f'{field.name} cannot be "*" on {arch.name}: list its values')
         return tuple((value,) for value in values)
+
+
+def _format_values(values: Any) -> str:
+    """The values of one field at a prompt: "*", a single value, or a short list."""
+    if values == STAR:
+        return repr(STAR)
+    shown = [repr(str(value)) if isinstance(value, Shape) else repr(value) for value in values[:_SHOWN]]
+    if len(values) == 1:
+        return shown[0]
+    return f"[{', '.join(shown)}{f', … {len(values):,} values' if len(values) > _SHOWN else ''}]"
 
 
 _Pick = Callable[[Mapping[str, Any]], Any]

@@ -33,6 +33,9 @@ GPU, EMULATED = "gpu", "emulated"
 _GPU_NAME = re.compile(r"gpu:(0|[1-9]\d{0,3})")
 # gcnArchName in hipDeviceProp_t, such as gfx942:sramecc+:xnack-. It comes after the product's name.
 _ARCH_NAME = re.compile(rb"(gfx[0-9a-f]{3,6})(?:[:\0])")
+# Names of GPUs in other libraries, and names without an index.
+_FOREIGN_NAME = re.compile(r"(?:cuda|hip|rocm|gpu)?[: ]?(\d{1,4})?")
+_TORCH_GPUS = ("cuda", "hip")
 _entered: ContextVar[tuple[Device, ...]] = ContextVar("tilewright_devices", default=())
 
 
@@ -47,7 +50,8 @@ class Device:
 
     def __post_init__(self) -> None:
         if self.name not in list_emulated_names() and not _GPU_NAME.fullmatch(str(self.name)):
-            raise UnknownValueError("device", self.name, ["gpu:0", "gpu:1", "…", *list_emulated_names()])
+            known = ["gpu:0", "…", *list_emulated_names()]
+            raise UnknownValueError("device", self.name, known, _explain_device_name(self.name))
 
     @cached_property
     def kind(self) -> str:
@@ -214,6 +218,40 @@ class Device:
 
     def __str__(self) -> str:
         return self.name
+
+
+def read_device(value: object) -> Device:
+    """The device of an argument: a `Device`, its name, or a GPU of torch.
+
+    Other values are errors. A torch device in host memory is one, too: kernels do not run there.
+    """
+    if isinstance(value, Device):
+        return value
+    if isinstance(value, str):
+        return Device(value)
+    kind, index = getattr(value, "type", None), getattr(value, "index", None)
+    if kind in _TORCH_GPUS and type(index) is int:
+        return Device(f"{GPU}:{index}")  # torch counts the same GPUs in the same order
+    known = f"{GPU}:0, or an emulated device ({', '.join(list_emulated_names())})"
+    if kind in _TORCH_GPUS:
+        raise InvalidValueError(f"{value!r} has no index: name the GPU, such as device='gpu:0'")
+    if isinstance(kind, str):
+        raise InvalidValueError(
+            f"kernels cannot run on {value!r}. Pass device= a GPU, {known}. "
+            "Tensors in host memory are copied to it, and the result is copied back."
+        )
+    raise InvalidValueError(f"{value!r} is not a device. Pass a Device or its name: {known}.")
+
+
+def _explain_device_name(name: object) -> str:
+    """Advice for a device name of another library, or without an index. Empty for other names."""
+    text = str(name).lower()
+    foreign = _FOREIGN_NAME.fullmatch(text)
+    if foreign is not None:
+        return f"A GPU is named {GPU}:{foreign[1] or 0}, with its index."
+    if text == "cpu":
+        return "Kernels do not run on the CPU; an emulated device executes them there."
+    return ""
 
 
 def current_device() -> Device | None:

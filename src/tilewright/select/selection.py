@@ -105,7 +105,7 @@ class Ranking:
     steps: tuple[SelectorStep, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Selection:
     """Every kernel of the GPU, either among `choices`, best first, or among `rejected`, nearest first.
 
@@ -137,6 +137,13 @@ class Selection:
 
     def __iter__(self) -> Iterator[Candidate]:
         return iter(self.choices)
+
+    def __repr__(self) -> str:
+        """One line; `str` has every kernel and its reason."""
+        best = f"best {self.choices[0].kernel.slug}" if self.choices else "no kernel supports it"
+        counts = f"{len(self.choices):,} supported, {len(self.rejected):,} rejected"
+        stages = f"{len(self.parts)} stages, the first with " if self.parts else ""
+        return f"Selection({format_short_problem(self.problem)} on {self.arch}: {stages}{counts}; {best})"
 
     def __str__(self) -> str:
         if self.parts:

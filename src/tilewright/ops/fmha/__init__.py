@@ -20,6 +20,7 @@ from tilewright.ops.fmha.estimate import COST
 from tilewright.ops.fmha.fit import FIT_RULES
 from tilewright.ops.fmha.kind import compute_reference
 from tilewright.ops.fmha.kinds import KINDS, PIPELINES
+from tilewright.ops.fmha.portfolio_fields import list_portfolio_fields
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
 from tilewright.ops.fmha.rules import RULES
@@ -27,6 +28,7 @@ from tilewright.ops.fmha.stages import plan_next_stage
 from tilewright.ops.fmha.tensors import apply_strides, list_tensors
 from tilewright.ops.fmha.trials import list_trials
 from tilewright.ops.op import Op, Shorthand
+from tilewright.ops.portfolio import KernelPortfolio
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
@@ -121,6 +123,7 @@ OP = Op(
     ),
     report_fields={"tile": "block"},
     cost=COST,
+    portfolio=KernelPortfolio(_HERE / "portfolio", list_portfolio_fields, matched=("family",)),
 )
 
 

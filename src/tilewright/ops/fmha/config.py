@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.errors import choose
-from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, IntegerListType, config_field
+from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, DtypeType, FlagType, IntegerListType, config_field
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_kind
 from tilewright.ops.fmha.kinds import KINDS, PIPELINES
@@ -43,7 +43,7 @@ class Config(ConfigBase):
     mode: str = config_field(
         ChoiceType(MODES), "batch: sequences of one length; group: sequences of any lengths, packed"
     )
-    dtype: str = config_field(ChoiceType(tuple(DTYPES)), "types of the operands and the result")
+    dtype: str = config_field(DtypeType(tuple(DTYPES)), "types of the operands and the result")
     pipeline: str = config_field(ChoiceType(PIPELINES), "CK Tile's pipeline")
     block: tuple[int, ...] = config_field(
         IntegerListType(2, 9), "tile of one work-group: six integers, nine for dq_dk_dv, fewer without a GEMM", tag="b"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fields import ChoiceType, FlagType
+from tilewright.ops.fields import ChoiceType, DtypeType, FlagType
 from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_computation
@@ -16,6 +16,8 @@ from tilewright.ops.problem_values import check_count
 MASKS = ("none", "top_left", "bottom_right")
 # bshd: the row of a token holds all heads (BSHD in frameworks; THD for packed sequences). bhsd: heads are outermost.
 LAYOUTS = ("bshd", "bhsd")
+# Accepted where both corners mean the same.
+CAUSAL = "causal"
 _NO_LIMIT = -1
 
 _SIZE = IntegerType()
@@ -41,7 +43,7 @@ class Problem(ProblemBase):
     mode: str = problem_field(
         ChoiceType(MODES), "batch: sequences of equal lengths; group: packed sequences of any lengths", default="batch"
     )
-    dtype: str = problem_field(ChoiceType(tuple(DTYPES)), "element type")
+    dtype: str = problem_field(DtypeType(tuple(DTYPES)), "element type")
     batch: int = problem_field(_SIZE, "number of sequences", default=1)
     heads: int = problem_field(_SIZE, "heads of the queries", default=1)
     kv_heads: int = problem_field(_COUNT, "heads of keys and values", default=0, stands_for="heads")
@@ -91,6 +93,20 @@ class Problem(ProblemBase):
     deterministic: bool = problem_field(_FLAG, "sums the gradient of the queries in a fixed order", default=False)
     dq_parts: int = problem_field(_SIZE, "stages of backward: separate partial sums of dq", default=1)
     min_seqlen_q: int = problem_field(_COUNT, "sequences with fewer queries are skipped", default=0)
+
+    def __post_init__(self) -> None:
+        if self.mask == CAUSAL:
+            self.__dict__["mask"] = self._find_corner()
+        super().__post_init__()
+
+    def _find_corner(self) -> str:
+        """The mask that `causal` stands for. Libraries use it for both corners, which agree for equal lengths only."""
+        if self.mode == "batch" and self.seqlen_k in (0, self.seqlen_q):
+            return "top_left"
+        raise InvalidValueError(
+            "mask='causal' has two meanings unless all sequences have as many keys as queries: pass 'top_left' "
+            "(as torch's is_causal=True) or 'bottom_right' (as FlashAttention's causal=True)"
+        )
 
     def check_values(self) -> None:
         if self.heads % self.kv_heads:

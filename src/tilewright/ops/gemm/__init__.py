@@ -6,11 +6,12 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from tilewright.arch.dtypes import find_accumulator
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.ck_probes import CK_PROBES
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
-from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
+from tilewright.ops.block_gemm.types import DTYPE, PROBLEM_TYPES, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
 from tilewright.ops.call_header import format_header
 from tilewright.ops.execution import Execution, import_on_call
@@ -33,6 +34,7 @@ from tilewright.ops.gemm.tile_engine import read_tile_engine
 from tilewright.ops.gemm.trials import list_trials
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op
+from tilewright.ops.portfolio import Fields, KernelPortfolio
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
@@ -50,6 +52,15 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
         ("pipeline",): [(name,) for name in PIPELINES],
         ("epilogue",): [(name,) for name in EPILOGUES],
     }
+
+
+def _list_portfolio_fields(problem: Problem, arch: Arch) -> tuple[Fields, ...]:  # noqa: ARG001
+    """A problem fixes types, layout and operation, and by its batch and its D tensors the variant."""
+    variant = "multi_d" if problem.num_d else "batched" if problem.batch > 1 else "standard"
+    types = {name: getattr(problem, name) for name in PROBLEM_TYPES}
+    sums = find_accumulator(problem.dtype_a, problem.dtype_b)
+    operation = {name: getattr(problem, name) for name in ("layout", "elementwise", "num_d")}
+    return ({"variant": variant, **types, "dtype_acc": sums, **operation},)
 
 
 OP = Op(
@@ -111,6 +122,7 @@ OP = Op(
     filters={"datatype": "dtype", "variants": "variant"},
     report_fields={"tile": "block"},
     cost=COST,
+    portfolio=KernelPortfolio(_HERE / "portfolio", _list_portfolio_fields),
 )
 
 

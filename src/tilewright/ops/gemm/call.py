@@ -14,6 +14,11 @@ def _list_places(problem: Problem) -> Sequence[str]:
     return ("a", "b", *(f"d[{i}]" for i in range(problem.num_d)), "c")
 
 
+def _list_strides_d(problem: Problem) -> list[int]:
+    """Every D is packed. A D of one row has stride 0, so that all rows of C use it."""
+    return [0 if index < problem.num_row_d else problem.n for index in range(problem.num_d)]
+
+
 CALL = CallStruct(
     op="gemm",
     title="GEMM",
@@ -29,7 +34,7 @@ for a row-major matrix from row to row, for a column-major one from column to co
         declare_pointer("c", "m x n", c_type="void"),
         declare_pointer("d", "m x n, for each D", length="MAX_D"),
         *declare_numbers("m", "n", "k", "stride_a", "stride_b", "stride_c"),
-        declare_number("stride_d", "of every D, which is row-major", value=lambda p: [p.n] * p.num_d, length="MAX_D"),
+        declare_number("stride_d", "of every D, which is row-major", value=_list_strides_d, length="MAX_D"),
         declare_number("k_batch", "parts that K is split into, summed atomically; 1 = no split"),
         declare_number("batch", "number of matrices of a batched kernel; 1 otherwise"),
         declare_number("batch_stride_a", "elements between matrices of a batch", value=lambda p: batch_strides(p)["a"]),

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from tilewright.arch.dtypes import DTYPES
 from tilewright.arch.spec import Shape
 from tilewright.ops.block_gemm import config_fields, resources
-from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, OptionalTileType, TileType, config_field
+from tilewright.ops.fields import (
+    ChoiceType,
+    ConfigBase,
+    CountType,
+    DtypeType,
+    FlagType,
+    OptionalTileType,
+    TileType,
+    config_field,
+)
 from tilewright.ops.gemm.kinds import KINDS, preshuffle
 
 VARIANTS = tuple(kind.name for kind in KINDS)
@@ -39,10 +48,10 @@ class Config(ConfigBase):
         "standard; preshuffle: B is reordered for direct register loads; multi_d: element-wise operation"
         " with D tensors; batched: many products of one size",
     )
-    dtype_a: str = config_field(ChoiceType(tuple(DTYPES)), "element type of A")
-    dtype_b: str = config_field(ChoiceType(tuple(DTYPES)), "element type of B")
-    dtype_acc: str = config_field(ChoiceType(tuple(DTYPES)), "type that products are summed in")
-    dtype_c: str = config_field(ChoiceType(tuple(DTYPES)), "element type of C and of every D")
+    dtype_a: str = config_field(DtypeType(tuple(DTYPES)), "element type of A")
+    dtype_b: str = config_field(DtypeType(tuple(DTYPES)), "element type of B")
+    dtype_acc: str = config_field(DtypeType(tuple(DTYPES)), "type that products are summed in")
+    dtype_c: str = config_field(DtypeType(tuple(DTYPES)), "element type of C and of every D")
     layout: str = config_field(ChoiceType(LAYOUTS), "layouts of A, B and C: r = row-major, c = column-major")
     block: Shape = config_fields.make_block_field()
     waves: Shape = config_fields.make_waves_field()

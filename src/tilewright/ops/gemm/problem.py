@@ -39,6 +39,12 @@ class Problem(ProblemBase):
     batch: int = problem_field(_SIZE, "number of products of this size", default=1)
     k_batch: int = problem_field(_SIZE, "parts that K is split into, summed atomically", default=1)
     num_d: int = problem_field(IntegerType(0, MAX_D), "number of D tensors", default=0)
+    num_row_d: int = problem_field(
+        IntegerType(0, MAX_D),
+        "number of D tensors that are one row, used for all rows of C; they come first",
+        default=0,
+        newer=True,
+    )
     elementwise: str = problem_field(
         ChoiceType(ELEMENTWISE), "operation applied to the product and the D tensors", default="PassThrough"
     )
@@ -57,6 +63,8 @@ class Problem(ProblemBase):
         super().__post_init__()
 
     def check_values(self) -> None:
+        if self.num_row_d > self.num_d:
+            raise InvalidValueError(f"num_row_d is {self.num_row_d}, but the problem has {self.num_d} D tensors")
         for name, get_line in _LINES.items():
             stride, line = getattr(self, name), get_line(self)
             if stride < line:
@@ -72,5 +80,6 @@ class Problem(ProblemBase):
         """The minimum of memory traffic: every operand is read once, C is written once."""
         a = self.m * self.k * dtype_named(self.dtype_a).bits
         b = self.k * self.n * dtype_named(self.dtype_b).bits
-        c = self.m * self.n * dtype_named(self.dtype_c).bits * (1 + self.num_d)
+        rows = self.m * (1 + self.num_d - self.num_row_d) + self.num_row_d
+        c = rows * self.n * dtype_named(self.dtype_c).bits
         return self.batch * (a + b + c) // 8

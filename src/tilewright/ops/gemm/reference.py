@@ -110,8 +110,9 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
 
 
 def get_d_tensors(problem: Problem, given: Mapping[str, NDArray[Any]]) -> list[Floats]:
-    """The D tensors in float64."""
-    return [to_float64(given[f"d{i}"]) for i in range(problem.num_d)]
+    """The D tensors in float64, each in the shape of C."""
+    wanted = given["a"].shape[:-1] + given["b"].shape[-1:]
+    return [np.broadcast_to(to_float64(given[f"d{i}"]), wanted) for i in range(problem.num_d)]
 
 
 def compute_tolerance(

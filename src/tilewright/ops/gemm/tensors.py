@@ -16,15 +16,16 @@ from tilewright.ops.gemm.problem import Problem
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     """All tensors in the order of the C struct's pointers: inputs first, then c.
 
-    Every D has the layout of a packed row-major C, independently of the stride of C.
+    Every D has the layout of a packed row-major C, independently of the stride of C, or is one row of it.
     """
     m, n, k = problem.m, problem.n, problem.k
     layouts = dict(zip("abc", problem.layout, strict=True))
-    packed = Tensor("d", problem.dtype_c, (m, n), (n, 1))
+    packed, row = Tensor("d", problem.dtype_c, (m, n), (n, 1)), Tensor("d", problem.dtype_c, (n,), (1,))
+    ds = [row] * problem.num_row_d + [packed] * (problem.num_d - problem.num_row_d)
     matrices = [
         Tensor("a", problem.dtype_a, (m, k), _matrix_strides(layouts["a"], problem.stride_a)),
         Tensor("b", problem.dtype_b, (k, n), _matrix_strides(layouts["b"], problem.stride_b)),
-        *(dataclasses.replace(packed, name=f"d{i}") for i in range(problem.num_d)),
+        *(dataclasses.replace(d, name=f"d{i}") for i, d in enumerate(ds)),
         Tensor("c", problem.dtype_c, (m, n), _matrix_strides(layouts["c"], problem.stride_c), output=True),
     ]
     if problem.batch == 1:

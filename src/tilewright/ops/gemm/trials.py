@@ -66,6 +66,9 @@ def _list_sizes(config: Config, arch: Arch) -> Iterator[list[_Values]]:
     yield from _list_splits(config, arch)
     if find_kind(config).batched:
         yield [{"batch": 1}]
+    if config.num_d:
+        tiles = list(_list_tiled_sizes(config, arch, FEW_TILES, 2, 1, gap=0))
+        yield [{**sizes, "num_row_d": 1} for sizes in tiles]
     if config.persistent:
         yield [_sizes_beyond_gpu(config, arch)]
 

@@ -7,11 +7,12 @@ import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from tilewright.arch.dtypes import find_accumulator
 from tilewright.arch.spec import Arch, Shape
 from tilewright.base.errors import choose
 from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
-from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
+from tilewright.ops.block_gemm.types import DTYPE, PROBLEM_TYPES, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
 from tilewright.ops.call_header import format_header
 from tilewright.ops.execution import Execution, import_on_call
@@ -32,6 +33,7 @@ from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors
 from tilewright.ops.grouped_conv.trials import list_trials
 from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.op import Op, Shorthand
+from tilewright.ops.portfolio import Fields, KernelPortfolio
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
@@ -59,6 +61,14 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
         ("pipeline",): [(name,) for name in PIPELINES],
         ("epilogue",): [(name,) for name in EPILOGUES],
     }
+
+
+def _list_portfolio_fields(problem: Problem, arch: Arch) -> tuple[Fields, ...]:  # noqa: ARG001
+    """A problem fixes direction, dimensions and types, and whether the sum is split."""
+    types = {name: getattr(problem, name) for name in PROBLEM_TYPES}
+    sums = find_accumulator(problem.dtype_a, problem.dtype_b)
+    split = problem.k_batch > 1
+    return ({"direction": problem.direction, "ndim": problem.ndim, **types, "dtype_acc": sums, "split_k": split},)
 
 
 OP = Op(
@@ -135,6 +145,7 @@ OP = Op(
     ),
     report_fields={"tile": "block"},
     cost=COST,
+    portfolio=KernelPortfolio(_HERE / "portfolio", _list_portfolio_fields, matched=("direction", "dtype_a", "split_k")),
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilewright.arch.spec import Shape
 from tilewright.ops.block_gemm import config_fields, resources
-from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, FlagType, TileType, config_field
+from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, DtypeType, FlagType, TileType, config_field
 from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.source import LAYOUTS, SPECIALIZATION_NAMES
 
@@ -32,10 +32,10 @@ class Config(ConfigBase):
         " the weights",
     )
     ndim: int = config_field(CountType(1, 3), "spatial dimensions", tag="nd")
-    dtype_a: str = config_field(ChoiceType(INPUTS), "element type of A: input, or gradient of the output")
-    dtype_b: str = config_field(ChoiceType(INPUTS), "element type of B: weights, or input (backward_weight)")
-    dtype_acc: str = config_field(ChoiceType(SUMS), "type that products are summed in")
-    dtype_c: str = config_field(ChoiceType((*INPUTS, "int32")), "element type of the result")
+    dtype_a: str = config_field(DtypeType(INPUTS), "element type of A: input, or gradient of the output")
+    dtype_b: str = config_field(DtypeType(INPUTS), "element type of B: weights, or input (backward_weight)")
+    dtype_acc: str = config_field(DtypeType(SUMS), "type that products are summed in")
+    dtype_c: str = config_field(DtypeType((*INPUTS, "int32")), "element type of the result")
     block: Shape = config_fields.make_block_field()
     waves: Shape = config_fields.make_waves_field()
     mma: Shape = config_fields.make_mma_field()

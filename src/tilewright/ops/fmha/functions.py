@@ -1,0 +1,189 @@
+"""`attention`, `attention_gradient` and `append_to_cache`: functions of arrays, whose shapes give the problem."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ops.array_plan import Array, ArrayFunction, DeviceLike, StreamLike
+from tilewright.ops.fmha.array_options import AttentionOptions
+from tilewright.ops.fmha.plan_append import plan_append
+from tilewright.ops.fmha.plan_attention import plan_attention
+from tilewright.ops.fmha.plan_gradient import plan_gradient
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    causal: bool = False,
+    window: Sequence[int] | None = None,
+    scale: float | None = None,
+    bias: Array = None,
+    alibi_slopes: Array = None,
+    softcap: float | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    offset: int = 0,
+    layout: str = "bshd",
+    cu_seqlens_q: Array = None,
+    cu_seqlens_k: Array = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    seqlens_k: Array = None,
+    page_table: Array = None,
+    num_splits: int | None = None,
+    return_lse: bool = False,
+    out: Array = None,
+    stream: StreamLike = None,
+    device: DeviceLike = None,
+) -> Any:
+    """Attention, `softmax(scale · q · kᵀ + bias) · v`, of queries, keys and values.
+
+    `q` is (batch, seqlen_q, heads, head_size), `k` and `v` are (batch, seqlen_k, kv_heads, …); with `layout="bhsd"`
+    heads come before sequences. Consecutive heads of q share a head of k and v if these have fewer. `scale` is
+    1/√head_size unless you pass it.
+
+    `causal` hides keys after a query, and `window=(left, right)` keys that are farther away; -1 means all. The last
+    query is aligned with the last key. `bias` can be broadcast to (batch, heads, seqlen_q, seqlen_k). `alibi_slopes`
+    is (heads,) or (batch, heads) of float32; with `causal`, slopes are multiplied by the index of a key instead of its
+    distance, which changes the LSE but not the result. `softcap` limits scores with a tanh, `dropout` is the
+    probability of dropping a weight, with random numbers of `seed` and `offset`.
+
+    Packed sequences of different lengths: pass `cu_seqlens_q` and `cu_seqlens_k` (batch + 1 first tokens, int32),
+    `max_seqlen_q` and `max_seqlen_k`. Arrays then are (tokens, heads, head_size).
+
+    A cache: pass `seqlens_k` (batch, int32), the number of keys of each sequence. With `page_table` (batch, pages of a
+    sequence, int32), k and v are (pages, page_size, kv_heads, head_size). Packed queries over pages need `cu_seqlens_k`
+    instead of `seqlens_k`. Keys are split into `num_splits` parts that are computed in parallel; 0 does not split them,
+    and None splits them if there is not enough work for the GPU otherwise.
+
+    Returns the result in the shape of q, and with `return_lse` also the logarithms of the sums of exponentials, (batch,
+    heads, seqlen_q) of float32. `out` is an array for the result, or for both. For arrays, kernels and options see
+    `tilewright.matmul` and `tilewright.options`.
+    """
+    options = AttentionOptions(
+        causal=causal,
+        window=None if window is None else tuple(window),
+        scale=scale,
+        softcap=softcap,
+        dropout=dropout,
+        seed=seed,
+        offset=offset,
+        layout=layout,
+        max_seqlen_q=_to_integer(max_seqlen_q),
+        max_seqlen_k=_to_integer(max_seqlen_k),
+        num_splits=num_splits,
+        return_lse=return_lse,
+    )
+    arrays = (q, k, v, bias, alibi_slopes, cu_seqlens_q, cu_seqlens_k, seqlens_k, page_table)
+    return _attention(_leave_out_last(arrays), out, stream, device, options)
+
+
+def attention_gradient(
+    output_gradient: Array,
+    q: Array,
+    k: Array,
+    v: Array,
+    out: Array,
+    lse: Array,
+    *,
+    causal: bool = False,
+    window: Sequence[int] | None = None,
+    scale: float | None = None,
+    bias: Array = None,
+    alibi_slopes: Array = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    offset: int = 0,
+    layout: str = "bshd",
+    cu_seqlens_q: Array = None,
+    cu_seqlens_k: Array = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    deterministic: bool = False,
+    bias_gradient: bool = False,
+    gradients: Array = None,
+    stream: StreamLike = None,
+    device: DeviceLike = None,
+) -> Array:
+    """The gradients of `attention` with respect to q, k and v.
+
+    `out` and `lse` are the results of `attention` with `return_lse=True`, and `output_gradient` is the gradient with
+    respect to `out`; all other arguments must be those of that call. Caches and `softcap` have no gradient.
+
+    Returns dq, dk and dv, and with `bias_gradient` also the gradient of the bias, in the bias's full shape (batch,
+    heads, seqlen_q, seqlen_k). `gradients` is a tuple of arrays for them. With `deterministic`, dq is summed in a fixed
+    order, which needs more memory.
+    """
+    options = AttentionOptions(
+        causal=causal,
+        window=None if window is None else tuple(window),
+        scale=scale,
+        dropout=dropout,
+        seed=seed,
+        offset=offset,
+        layout=layout,
+        max_seqlen_q=_to_integer(max_seqlen_q),
+        max_seqlen_k=_to_integer(max_seqlen_k),
+        deterministic=deterministic,
+        bias_gradient=bias_gradient,
+    )
+    arrays = (q, k, v, output_gradient, out, lse, bias, alibi_slopes, cu_seqlens_q, cu_seqlens_k)
+    return _gradient(_leave_out_last(arrays), gradients, stream, device, options)
+
+
+def append_to_cache(
+    q: Array,
+    k_cache: Array,
+    v_cache: Array,
+    k: Array,
+    v: Array,
+    *,
+    seqlens_k: Array,
+    page_table: Array = None,
+    rotary_cos: Array = None,
+    rotary_sin: Array = None,
+    interleaved: bool = False,
+    causal: bool = False,
+    window: Sequence[int] | None = None,
+    layout: str = "bshd",
+    stream: StreamLike = None,
+    device: DeviceLike = None,
+) -> None:
+    """Write new keys and values to a cache in place, after the `seqlens_k` (batch, int32) tokens of each sequence.
+
+    `k_cache` and `v_cache` are (batch, capacity, kv_heads, head_size), or with `page_table` pages as in `attention`;
+    `k` and `v` are (batch, new tokens, kv_heads, head_size). Then call `attention` with the sums of `seqlens_k` and the
+    number of new tokens.
+
+    With `rotary_cos` and `rotary_sin` (positions, pairs), new keys and `q` are rotated by the angle of their position;
+    q in place. Pairs are an element of the first and one of the second half, or neighbours if `interleaved`. If the
+    attention is causal or has a window, queries have the positions of the new tokens, else that of the first.
+    """
+    options = AttentionOptions(causal=causal, window=None if window is None else tuple(window), layout=layout)
+    arrays = (k, v, seqlens_k, page_table, rotary_cos, rotary_sin)
+    rotary = "interleaved" if interleaved else "half"
+    _append(arrays, (q, k_cache, v_cache), stream, device, options, rotary)
+
+
+def _leave_out_last(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays without those at the end that are not passed: calls with few arrays then take the fast path."""
+    count = len(arrays)
+    while arrays[count - 1] is None:
+        count -= 1
+    return arrays[:count]
+
+
+def _to_integer(length: Any) -> int | None:
+    """A length, which may be an array of one integer."""
+    return None if length is None else operator.index(length)
+
+
+_PACKED = ("cu_seqlens_q", "cu_seqlens_k")
+_BIASES = ("bias", "alibi_slopes")
+_attention = ArrayFunction(plan_attention, "q", "k", "v", *_BIASES, *_PACKED, "seqlens_k", "page_table")
+_gradient = ArrayFunction(plan_gradient, "q", "k", "v", "output_gradient", "out", "lse", *_BIASES, *_PACKED)
+_append = ArrayFunction(plan_append, "k", "v", "seqlens_k", "page_table", "rotary_cos", "rotary_sin")
