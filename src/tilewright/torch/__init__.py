@@ -1,0 +1,45 @@
+"""PyTorch operators on Tilewright's kernels, with gradients, `torch.compile`, `torch.export` and autocast.
+
+    import tilewright.torch as twt
+    y = twt.linear(x, weight, bias, activation="silu")
+
+On tensors of a GPU, kernels run in torch's current stream. Tensors in host memory are computed by an emulated device,
+only inside `with twt.emulate("gfx942"):`.
+"""
+
+from tilewright.base.extras import require_packages
+
+require_packages("tilewright.torch", ("torch",), "torch")
+
+from tilewright.torch.attention_operators import attention, cached_attention  # noqa: E402  (after the check of the package)
+from tilewright.torch.convolution import conv1d, conv2d, conv3d  # noqa: E402
+from tilewright.torch.emulation import emulate  # noqa: E402
+from tilewright.torch.flash_attention import (  # noqa: E402
+    flash_attn_func,
+    flash_attn_varlen_func,
+    flash_attn_with_kvcache,
+)
+from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
+from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
+from tilewright.torch.transformers import register_attention  # noqa: E402
+
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "Linear",
+    "attention",
+    "bmm",
+    "cached_attention",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "emulate",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
+    "linear",
+    "mm",
+    "register_attention",
+    "replace_modules",
+]
