@@ -1,0 +1,1 @@
+"""Acceptance of a GPU: everything that the first run on a new GPU should show, in one folder."""
