@@ -6,7 +6,7 @@ import tilewright as tw
 from tilewright.emulator import Mode
 
 GPU = "gfx942"
-kernels = list(islice(tw.gemm.OP.sets()["fp16_rcr_latency"].kernels(GPU), 2))
+kernels = list(islice(tw.sets()["fp16_rcr_latency"].kernels(GPU), 2))
 registry = tw.build(kernels)
 device = tw.Device(f"emulated:{GPU}")
 checks = []

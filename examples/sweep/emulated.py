@@ -5,39 +5,24 @@ Give a folder to keep the journal and the page. A second run with the same folde
 
 import sys
 import tempfile
-from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 
 import tilewright as tw
-from tilewright.bench import (
-    LocalExecutor,
-    SweepPlan,
-    TimingSettings,
-    WorkerConfig,
-    format_versions,
-    open_sources,
-    parse_problem,
-    write_report,
-)
+from tilewright.bench import TimingSettings
 
 GPU, DEVICE = "gfx942", "emulated:gfx942"
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="tilewright-sweep-"))
 
-kernels = list(islice(tw.gemm.OP.sets()["fp16_rcr_latency"].kernels(GPU), 2))
-problems = [tw.gemm.Problem(m=m, n=128, k=256, dtype="fp16", layout="rcr") for m in (64, 128, 192, 256)]
-settings = asdict(TimingSettings(mode="fast"))
-plan = SweepPlan(problems, kernels, {DEVICE: GPU}, settings, format_versions(DEVICE))
+kernels = list(tw.sets()["fp16_rcr_latency"].kernels(GPU))[:2]
+problems = [{"m": m, "n": 128, "k": 256} for m in (64, 128, 192, 256)]
+found = tw.sweep(kernels, problems, DEVICE, out=folder / "journal", settings=TimingSettings(mode="fast"))
+print(f"{found.summary.done} measured now, {len(found.failures)} failed, {found.summary.known} known before")
 
-summary = tw.sweep(plan, folder / "journal", LocalExecutor([(DEVICE, GPU)], WorkerConfig(settings)))
-print(f"{summary.done} measured now, {summary.failed} failed, {summary.known} known before")
-
-found = open_sources(folder / "journal")
-for record in found.iterate_records():
-    kernel, problem = tw.parse_kernel(record.task.kernel), parse_problem("gemm", record.task.problem)
-    lines, conflicts = record.counters["cache_lines"], record.counters["bank_conflict_cycles"]
-    print(f"{kernel.digest} m={problem.m:<3} {record.status}: {lines:6} cache lines, {conflicts:6} cycles of conflicts")
+for row in found.rows:
+    kernel = tw.parse_kernel(row["kernel"])
+    lines, conflicts = row["counter_cache_lines"], row["counter_bank_conflict_cycles"]
+    print(f"{kernel.digest} m={row['m']:<3} {row['status']}: {lines:6} cache lines, {conflicts:6} cycles of conflicts")
 
 page = folder / "page.html"
-report = write_report(page, found.iterate_records(), title="Two kernels, four problems")
+report = found.write_report(page, title="Two kernels, four problems")
 print(f"{report.right} of {report.results} results are right: {page}")

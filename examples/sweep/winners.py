@@ -8,7 +8,7 @@ from tilewright.bench import Record, Task, TimeStats, compute_gains, group_times
 from tilewright.ops import dump_problem
 
 GPU = "gfx942"
-kernels = list(tw.gemm.OP.sets()["fp16_rcr_compute"].kernels(GPU))
+kernels = list(tw.sets()["fp16_rcr_compute"].kernels(GPU))
 problem = tw.gemm.Problem(m=4096, n=4096, k=4096, dtype="fp16", layout="rcr")
 
 

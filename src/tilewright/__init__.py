@@ -11,21 +11,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilewright import errors as errors  # `tw.errors.CompileError`; it is loaded in any case
 from tilewright.base.lazy_names import import_on_use
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from tilewright.arch import arch_names, load
-    from tilewright.bench.measure import measure
-    from tilewright.bench.sweep import sweep
+    from tilewright.base.errors import TilewrightError
+    from tilewright.bench.calls import measure, sweep, tune
     from tilewright.building.inspect import inspect_kernel
     from tilewright.codegen.render import render
     from tilewright.dispatch.tensors import view_on
     from tilewright.dispatch.verify import verify
+    from tilewright.functions.compute import list_used_kernels
+    from tilewright.functions.options import options, set_options
+    from tilewright.functions.warm import warm
     from tilewright.ops import explain, fits, fmha, gemm, grouped_conv, kernel_of, parse_kernel, suggest
+    from tilewright.ops.fmha.functions import append_to_cache, attention, attention_gradient
+    from tilewright.ops.gemm.functions import matmul
+    from tilewright.ops.grouped_conv.functions import conv, conv_input_gradient, conv_weight_gradient
     from tilewright.ops.kernel_set import load_kernel_set
     from tilewright.ops.problem_list import read_problems
+    from tilewright.registry.catalog import kernels, select_kernel, sets
+    from tilewright.registry.packing import pack
     from tilewright.registry.registry import Registry, build
     from tilewright.runtime.device import Device, devices
 else:
@@ -33,12 +42,15 @@ else:
         __name__,
         {
             "tilewright.arch": ("arch_names", "load"),
-            "tilewright.bench.measure": ("measure",),
-            "tilewright.bench.sweep": ("sweep",),
+            "tilewright.base.errors": ("TilewrightError",),
+            "tilewright.bench.calls": ("measure", "sweep", "tune"),
             "tilewright.building.inspect": ("inspect_kernel",),
             "tilewright.codegen.render": ("render",),
             "tilewright.dispatch.tensors": ("view_on",),
             "tilewright.dispatch.verify": ("verify",),
+            "tilewright.functions.compute": ("list_used_kernels",),
+            "tilewright.functions.options": ("options", "set_options"),
+            "tilewright.functions.warm": ("warm",),
             "tilewright.ops": (
                 "explain",
                 "fits",
@@ -49,8 +61,13 @@ else:
                 "parse_kernel",
                 "suggest",
             ),
+            "tilewright.ops.fmha.functions": ("append_to_cache", "attention", "attention_gradient"),
+            "tilewright.ops.gemm.functions": ("matmul",),
+            "tilewright.ops.grouped_conv.functions": ("conv", "conv_input_gradient", "conv_weight_gradient"),
             "tilewright.ops.kernel_set": ("load_kernel_set",),
             "tilewright.ops.problem_list": ("read_problems",),
+            "tilewright.registry.catalog": ("kernels", "select_kernel", "sets"),
+            "tilewright.registry.packing": ("pack",),
             "tilewright.registry.registry": ("Registry", "build"),
             "tilewright.runtime.device": ("Device", "devices"),
         },
@@ -60,9 +77,16 @@ else:
 __all__ = [
     "Device",
     "Registry",
+    "TilewrightError",
     "__version__",
+    "append_to_cache",
     "arch_names",
+    "attention",
+    "attention_gradient",
     "build",
+    "conv",
+    "conv_input_gradient",
+    "conv_weight_gradient",
     "devices",
     "explain",
     "fits",
@@ -71,14 +95,24 @@ __all__ = [
     "grouped_conv",
     "inspect_kernel",
     "kernel_of",
+    "kernels",
+    "list_used_kernels",
     "load",
     "load_kernel_set",
+    "matmul",
     "measure",
+    "options",
+    "pack",
     "parse_kernel",
     "read_problems",
     "render",
+    "select_kernel",
+    "set_options",
+    "sets",
     "suggest",
     "sweep",
+    "tune",
     "verify",
     "view_on",
+    "warm",
 ]

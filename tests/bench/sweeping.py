@@ -23,7 +23,7 @@ from tilewright.bench.executor import Limits, WorkerConfig
 from tilewright.bench.local import LocalExecutor
 from tilewright.bench.plan import Shard, SweepPlan
 from tilewright.bench.quarantine import Quarantine
-from tilewright.bench.sweep import SweepOptions, SweepSummary, stop_on_signals, sweep
+from tilewright.bench.sweep import SweepOptions, SweepSummary, run_plan, stop_on_signals
 from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.ops import find_op
@@ -69,7 +69,7 @@ def swept(plan: SweepPlan, folder: Path, *, workers: int = 1, limits: Limits = Q
     kept_away = Quarantine(asked.quarantine)
     seats = [(name, arch) for name, arch in plan.devices.items() for _ in range(workers)]
     executor = LocalExecutor(seats, crew_of(plan, limits), refuse=kept_away.reject_task)
-    return sweep(plan, folder, executor, asked, quarantine=kept_away)
+    return run_plan(plan, folder, executor, asked, quarantine=kept_away)
 
 
 def eventually(true: Callable[[], Any], timeout_s: float = 30) -> None:
@@ -144,7 +144,7 @@ def _main(request: dict[str, Any]) -> None:
     disks = FullDisks(folder, request.get("full_disks", 0))
     with events.add_listener(disks), stop_on_signals(executor) as stopping:
         try:
-            summary = sweep(plan, folder, executor, how, stopping=stopping)
+            summary = run_plan(plan, folder, executor, how, stopping=stopping)
         except JournalError as error:
             print(error, file=sys.stderr)
             sys.exit(2)

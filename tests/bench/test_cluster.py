@@ -35,7 +35,7 @@ from tilewright.bench.local import LocalExecutor
 from tilewright.bench.plan import SweepPlan
 from tilewright.bench.quarantine import Quarantine
 from tilewright.bench.record import Record, Task
-from tilewright.bench.sweep import SweepOptions, sweep
+from tilewright.bench.sweep import SweepOptions, run_plan
 from tilewright.bench.versions import format_versions
 from tilewright.building.builder import build_kernels
 from tilewright.building.store.local import Store
@@ -220,9 +220,11 @@ def test_real_kernels_give_on_a_cluster_what_they_give_here(cluster, stores, tmp
         [*problems, *scale_problems(2)], [*broken, *gemms], {BUILT: ARCH}, settings, format_versions(BUILT)
     )
     monkeypatch.setenv("TILEWRIGHT_REMOTE", url)
-    sweep(plan, tmp_path / "there", ClusterExecutor(plan.devices, WorkerConfig(settings)), SweepOptions(fsync="never"))
+    run_plan(
+        plan, tmp_path / "there", ClusterExecutor(plan.devices, WorkerConfig(settings)), SweepOptions(fsync="never")
+    )
     own = Tiers(Store(tmp_path / "own"), open_remote(url))
-    sweep(
+    run_plan(
         plan,
         tmp_path / "here",
         LocalExecutor([(BUILT, ARCH)], WorkerConfig(settings), tiers=own),
@@ -242,7 +244,7 @@ def test_kernels_are_built_on_one_node_and_measured_on_others(cluster, tmp_path,
     monkeypatch.setenv("TILEWRIGHT_REMOTE", f"folder:{tmp_path / 'shared'}")
     plan = scale_plan(scale_kernels(2), scale_problems(20), BUILT, nap_s=0.05)
     engine = ClusterExecutor(plan.devices, WorkerConfig(plan.settings, runner="idle_runner:opened"))
-    summary = sweep(plan, tmp_path / "journal", engine, SweepOptions(fsync="batch"))
+    summary = run_plan(plan, tmp_path / "journal", engine, SweepOptions(fsync="batch"))
     records = read_journal(tmp_path / "journal").records
     assert {record.message for record in records} == {""}
     assert (summary.statuses, summary.left) == (Counter(ok=40), 0)

@@ -31,7 +31,7 @@ from tilewright.bench.gpu_time import (
     measure_times,
     open_monitor,
 )
-from tilewright.bench.measure import TimingSettings, measure
+from tilewright.bench.measure import TimingSettings, measure_task
 from tilewright.bench.record import Record
 from tilewright.bench.timing import ROUND
 from tilewright.building.store.artifact import Artifact
@@ -73,7 +73,7 @@ def measured(
     kernel = small_kernel(**fields)
     problem = small_problem() if problem is None else problem
     task = task_of(kernel, problem, device.name, cold=settings.cold)
-    return measure(task, device, kernel, artifacts[kernel], problem, settings)
+    return measure_task(task, device, kernel, artifacts[kernel], problem, settings)
 
 
 def test_a_right_kernel_is_timed(artifacts: dict[Kernel, Artifact], gpu: tw.Device) -> None:
@@ -213,20 +213,22 @@ def test_what_does_not_go_together_is_an_error(artifacts: dict[Kernel, Artifact]
     kernel, device = small_kernel(), tw.Device("emulated:gfx90a")
     task = task_of(kernel, small_problem(), device.name)
     with pytest.raises(InvalidValueError, match="for emulated:gfx90a, not for emulated:gfx942"):
-        measure(task, tw.Device("emulated:gfx942"), kernel, artifacts[kernel], small_problem(), QUICK)
+        measure_task(task, tw.Device("emulated:gfx942"), kernel, artifacts[kernel], small_problem(), QUICK)
     with pytest.raises(InvalidValueError, match="cold"):
-        measure(task, device, kernel, artifacts[kernel], small_problem(), TimingSettings(cold=True))
+        measure_task(task, device, kernel, artifacts[kernel], small_problem(), TimingSettings(cold=True))
     cold = task_of(kernel, small_problem(), device.name, cold=True)
     with pytest.raises(InvalidValueError, match="measures counters"):
-        measure(cold, device, kernel, artifacts[kernel], small_problem(), TimingSettings(cold=True))
+        measure_task(cold, device, kernel, artifacts[kernel], small_problem(), TimingSettings(cold=True))
     on_gpu = task_of(kernel, small_problem(), "gpu:0")
     with pytest.raises(InvalidValueError, match="mode=fast applies to emulated devices only"):
-        measure(on_gpu, tw.Device("gpu:0"), kernel, artifacts[kernel], small_problem(), TimingSettings(mode="fast"))
+        measure_task(
+            on_gpu, tw.Device("gpu:0"), kernel, artifacts[kernel], small_problem(), TimingSettings(mode="fast")
+        )
     with pytest.raises(InvalidValueError, match="needs axpb"):
-        measure(task, device, kernel, None, small_problem(), QUICK)
+        measure_task(task, device, kernel, None, small_problem(), QUICK)
     other = small_kernel(lazy=True)
     with pytest.raises(InvalidValueError, match="the kernel is axpb-gfx90a-scale-t64-lazy"):
-        measure(task, device, other, artifacts[other], small_problem(), QUICK)
+        measure_task(task, device, other, artifacts[other], small_problem(), QUICK)
 
 
 AMDSMI = '''

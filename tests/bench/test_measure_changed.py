@@ -15,7 +15,7 @@ from built_kernels import built
 from tests.proof.mutating.changes import Mutation, draw_mutations, is_supported_by
 from tests.proof.mutating.judge import MIN_LIMIT
 from tests.proof.mutating.kernels import make_gemm
-from tilewright.bench.measure import TimingSettings, measure
+from tilewright.bench.measure import TimingSettings, measure_task
 from tilewright.bench.record import Record
 from tilewright.building.store.artifact import Artifact
 from tilewright.emulator.hip_shim import deferred_errors
@@ -61,7 +61,7 @@ def on_gpu(subject: tuple[Kernel, Artifact]) -> tuple[Record, int, int]:
     gpu = gpu_of("gfx942")
     script = [250.0] * (VERIFYING + TIMING)
     with simulate_time(gpu.index, script) as left, launches_of(gpu) as launches:
-        found = measure(task_of(kernel, PROBLEM, gpu.name), gpu, kernel, artifact, PROBLEM, QUICK)
+        found = measure_task(task_of(kernel, PROBLEM, gpu.name), gpu, kernel, artifact, PROBLEM, QUICK)
         return found, len(launches), len(script) - left()
 
 

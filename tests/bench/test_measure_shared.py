@@ -11,7 +11,7 @@ from scripted_gpu import built_small, small_kernel, small_problem, task_of
 
 import tilewright as tw
 from tilewright import arch as archs
-from tilewright.bench.measure import TimingSettings, measure
+from tilewright.bench.measure import TimingSettings, measure_task
 from tilewright.building.store.artifact import Artifact
 from tilewright.dispatch.reference_cache import ReferenceCache
 from tilewright.ops import find_op
@@ -31,7 +31,7 @@ def test_each_kernel_is_judged_by_itself(artifacts: dict[Kernel, Artifact]) -> N
     def found(kernel: Kernel, size: int, references: ReferenceCache | None) -> Any:
         problem = small_problem(size)
         task = task_of(kernel, problem, device.name)
-        record = measure(task, device, kernel, artifacts[kernel], problem, TimingSettings(), references)
+        record = measure_task(task, device, kernel, artifacts[kernel], problem, TimingSettings(), references)
         return record.status, record.message, record.counters, record.share, record.error_ulps
 
     shared = ReferenceCache()

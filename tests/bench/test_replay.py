@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tilewright.base.errors import FileFormatError, InvalidValueError, UnknownValueError
 from tilewright.bench.journal import Journal
-from tilewright.bench.measure import TimingSettings, measure
+from tilewright.bench.measure import TimingSettings, measure_task
 from tilewright.bench.record import Record, Task
 from tilewright.bench.replay import ReplayDevice, make_replay_device, open_device, read_replay
 from tilewright.bench.table import export_table
@@ -34,7 +34,7 @@ def failed(status: str = "wrong", started: float = 0.0, **fields: Any) -> Record
 
 def asked(device: ReplayDevice, **fields: Any) -> Record:
     task = replace(TASK, device=device.name, versions=format_versions(device), **fields)
-    return measure(task, device, None, None, None, TimingSettings(cold=task.cold))
+    return measure_task(task, device, None, None, None, TimingSettings(cold=task.cold))
 
 
 def test_the_answer_is_what_was_recorded() -> None:

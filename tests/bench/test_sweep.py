@@ -27,7 +27,7 @@ from tilewright.bench.journal import read_journal
 from tilewright.bench.local import LocalExecutor
 from tilewright.bench.plan import Shard, SweepPlan
 from tilewright.bench.record import Record
-from tilewright.bench.sweep import TASK, SweepOptions, sweep
+from tilewright.bench.sweep import TASK, SweepOptions, run_plan
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -119,7 +119,7 @@ def test_the_quarantine_is_remembered(tmp_path: Path) -> None:
 
         def close(self) -> None: ...
 
-    first = sweep(plan, tmp_path, Some(), SweepOptions(fsync="never"))
+    first = run_plan(plan, tmp_path, Some(), SweepOptions(fsync="never"))
     assert (first.left, first.quarantined) == (40, (tasks[0].kernel,))
     assert swept(plan, tmp_path).statuses == Counter(quarantined=40)
 
@@ -136,7 +136,7 @@ def test_a_result_that_comes_twice_is_kept_once(tmp_path: Path) -> None:
 
         def close(self) -> None: ...
 
-    assert sweep(plan, tmp_path, Twice(), SweepOptions(quarantine=0, fsync="never")).done == 3
+    assert run_plan(plan, tmp_path, Twice(), SweepOptions(quarantine=0, fsync="never")).done == 3
     assert journalled(tmp_path) == keys(plan)
 
 
@@ -188,7 +188,7 @@ def test_what_makes_going_on_impossible_is_raised_and_the_rest_is_kept(tmp_path:
             executor.close()
 
     with pytest.raises(OSError, match="cannot be read any more"):
-        sweep(plan, tmp_path, Breaking(), SweepOptions(fsync="never"))
+        run_plan(plan, tmp_path, Breaking(), SweepOptions(fsync="never"))
     before = len(journalled(tmp_path))
     assert swept(plan, tmp_path).done == 50 - before
     assert journalled(tmp_path) == keys(plan)

@@ -18,7 +18,7 @@ from tilewright.bench.plan import SweepPlan
 from tilewright.bench.record import Record
 from tilewright.bench.report.page import write_report
 from tilewright.bench.sources import run_query
-from tilewright.bench.sweep import SweepOptions, sweep
+from tilewright.bench.sweep import SweepOptions, run_plan
 from tilewright.bench.table import export_table
 from tilewright.bench.versions import format_versions
 from tilewright.building.store.tiers import Tiers
@@ -36,7 +36,7 @@ def test_a_sweep_of_an_op(asked: Swept, whole: bool, tmp_path: Path) -> None:
     kernels = [kernel for kernel in asked.kernels() if whole or in_ci(kernel)]
     plan = SweepPlan(list(asked.problems()), kernels, {DEVICE: ARCH}, settings, format_versions(DEVICE))
     executor = LocalExecutor([(DEVICE, ARCH)] * 2, WorkerConfig(settings, Limits(seconds=300)), tiers=Tiers(STORE))
-    summary = sweep(plan, tmp_path, executor, SweepOptions(fsync="batch"))
+    summary = run_plan(plan, tmp_path, executor, SweepOptions(fsync="batch"))
 
     assert len(plan.kernels) >= (LEAST if whole else 2)
     assert plan.idle == ()

@@ -19,7 +19,7 @@ from tilewright.bench.executor import Limits, WorkerConfig, WorkItem
 from tilewright.bench.journal import read_journal
 from tilewright.bench.local import LocalExecutor
 from tilewright.bench.record import Record
-from tilewright.bench.sweep import SweepOptions, sweep
+from tilewright.bench.sweep import SweepOptions, run_plan
 from tilewright.bench.worker_client import WorkerClient
 from tilewright.bench.worker_process import Alive, Begun, Done, InvalidLine, Ready, read_message
 
@@ -100,7 +100,7 @@ def test_garbage_costs_one_record(says: str) -> None:
 def test_a_sweep_with_garbage_ends_with_one_record_for_each_task(tmp_path: Path) -> None:
     plan = scale_plan(scale_kernels(1), scale_problems(5, [RAMBLES, RAMBLES]))
     executor = LocalExecutor([(NO_BUILD, "gfx942")], rambling("list"))
-    summary = sweep(plan, tmp_path, executor, SweepOptions(fsync="never"))
+    summary = run_plan(plan, tmp_path, executor, SweepOptions(fsync="never"))
     assert dict(summary.statuses) == {"ok": 5, "crashed": 2} and summary.left == 0
     assert len({record.key for record in read_journal(tmp_path).records}) == 7
 
@@ -111,7 +111,7 @@ def test_a_sweep_tells_of_a_worker_that_was_ended_between_tasks(tmp_path: Path) 
     notices: list[str] = []
     with add_listener(lambda event: notices.append(event.message) if isinstance(event, Notice) else None):
         executor = LocalExecutor([(NO_BUILD, "gfx942")], rambling("second answer", "next"))
-        summary = sweep(scale_plan(scale_kernels(1), problems), tmp_path, executor, SweepOptions(fsync="never"))
+        summary = run_plan(scale_plan(scale_kernels(1), problems), tmp_path, executor, SweepOptions(fsync="never"))
     assert dict(summary.statuses) == {"ok": 6}
     assert len(notices) == 1 and "a record of another task" in notices[0]
 

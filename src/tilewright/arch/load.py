@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tilewright.arch.ck_api import CkApi, find_current_api
+from tilewright.arch.products import find_gpu_of_product
 from tilewright.arch.schema import TRIPLES, ArchFile, Draft, find_contradictions, parse_shape
 from tilewright.arch.spec import Arch, Compute, LdsSpec, MemorySpec, NumberSpec, Registers
 from tilewright.base import knobs
@@ -88,14 +89,14 @@ def arch_names() -> tuple[str, ...]:
 
 
 def load(name: str, ck: CkApi | None = None) -> Arch:
-    """The GPU with this name. Accepts the bare name only: `gfx942`, not `gfx942:sramecc+`.
+    """The GPU with this name, `gfx942`, or with this product name, `MI300X`; not `gfx942:sramecc+`.
 
     `ck` is the API of the CK headers that kernels are compiled with; None is that of the headers in use here. The
     function is called for every kernel, so it looks at one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped
     one.
     """
     if not (isinstance(name, str) and _NAME.fullmatch(name)):  # a name must not lead to another folder
-        raise UnknownValueError("arch", name, arch_names())
+        name = find_gpu_name(name)
     extra = knobs.ARCH_PATH.get()
     for folder in (DATA,) if extra is None else (extra, DATA):
         path = folder / f"{name}.toml"
@@ -105,6 +106,19 @@ def load(name: str, ck: CkApi | None = None) -> Arch:
             continue
         return _load_cached(path, changed, find_current_api() if ck is None else ck)
     raise UnknownValueError("arch", name, arch_names())
+
+
+def find_gpu_name(text: str) -> str:
+    """The name of the GPU that a name or a product name describes: `gfx942` for `MI300X`.
+
+    Another name that starts with gfx is an error that lists the known ones, as is an unknown product.
+    """
+    names = arch_names()
+    if isinstance(text, str) and text in names:
+        return text
+    if not isinstance(text, str) or text.lower().startswith("gfx"):
+        raise UnknownValueError("arch", text, names)
+    return find_gpu_of_product(text, {name: load(name).product for name in names})
 
 
 @functools.cache

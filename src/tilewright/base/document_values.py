@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
@@ -20,12 +21,25 @@ def format_value(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
 
+def to_integer(value: Any) -> int | None:
+    """An integer of Python or NumPy as Python's `int`; None for other values, also for true and false."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool):
+        return None
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        return None
+
+
 def expect_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """Require an integer within bounds; true and false are not integers."""
-    if type(value) is not int:
+    found = to_integer(value)
+    if found is None:
         raise InvalidValueError(f"{name} must be an integer, got {format_value(value)}")
-    _check_bounds(name, value, least, most)
-    return value
+    _check_bounds(name, found, least, most)
+    return found
 
 
 def parse_digits(name: str, text: Any) -> int:
@@ -44,12 +58,14 @@ def expect_number(
     name: str, value: Any, least: float | None = None, most: float | None = None, above: float | None = None
 ) -> float:
     """Require a finite number within bounds, and return it as a float; true and false are not numbers."""
-    if type(value) not in (int, float):
+    if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         raise InvalidValueError(f"{name} must be a number, got {format_value(value)}")
     try:
         found = float(value)
     except OverflowError:
         found = math.inf
+    except (TypeError, ValueError) as error:  # an array
+        raise InvalidValueError(f"{name} must be a number, got {format_value(value)}") from error
     if not math.isfinite(found):
         raise InvalidValueError(f"{name} is {format_value(value)}, must be finite")
     _check_bounds(name, found, least, most)

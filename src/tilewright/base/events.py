@@ -75,6 +75,11 @@ def emit(event: Event) -> None:
         listener(event)
 
 
+def has_listener() -> bool:
+    """Whether someone listens in this context."""
+    return bool(_listeners.get())
+
+
 @contextmanager
 def add_listener(listener: Listener) -> Iterator[None]:
     """Add a listener for the duration of a `with` block."""

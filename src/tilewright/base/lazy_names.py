@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,9 +26,12 @@ def import_on_use(
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}; it has {', '.join(public)}")
         try:
-            return getattr(importlib.import_module(module), name)
+            found = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
             raise_missing_extra(f"{package}.{name}", error)
+        # Later uses find the name without this function, which takes longer than a launch.
+        vars(sys.modules[package])[name] = found
+        return found
 
     def list_names() -> list[str]:
         return public

@@ -78,7 +78,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """The settings of workers: those of `measure`, as plain values, and the limits.
+    """The settings of workers: those of `measure_task`, as plain values, and the limits.
 
     `replay` is the file behind replayed devices. `runner` names the function that measures, as `module:function`; it
     takes the work and this config. Its module may have two more functions: `prepare` is called with the device and the

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
     from tilewright.runtime.device import Device
 
-__all__ = ["TimingSettings", "collect_counts", "get_worker_name", "measure"]
+__all__ = ["TimingSettings", "collect_counts", "get_worker_name", "measure_task"]
 
 OUT_OF_MEMORY = "out_of_memory"
 
 
-def measure(
+def measure_task(
     task: Task,
     device: Device | ReplayDevice,
     kernel: Kernel | None,

@@ -110,7 +110,7 @@ class SweepPlan:
     """All tasks of a sweep: each kernel on each problem of its kind, on each kind of device with its GPU.
 
     `devices` maps names to their GPUs: {"gpu:0": "gfx942"}. Identical devices share the work. `settings` are those of
-    `measure`, as plain values; `versions` those of the software.
+    `measure_task`, as plain values; `versions` those of the software.
 
     The order of the tasks depends only on the content of the plan, not on the order of its arguments: equal plans have
     equal shards. Problems are ordered by their digests, which mixes large and small ones, so that the remaining time
@@ -181,6 +181,18 @@ class SweepPlan:
         """The number of problems without a kernel of their kind."""
         tried = {problem for kernel in self._kernels for problem in self._find_problems(kernel)}
         return len(set(self._texts) - tried)
+
+    def has_pair(self, kernel: Kernel, problem: str) -> bool:
+        """Whether a kernel is measured on a problem, given as in tasks: they are of one kind."""
+        own = self._find_problems(kernel)
+        if id(own) not in self._problem_sets:
+            self._problem_sets[id(own)] = frozenset(own)
+        return problem in self._problem_sets[id(own)]
+
+    @cached_property
+    def _problem_sets(self) -> dict[int, frozenset[str]]:
+        """The same as sets, by the identity of the lists, which live as long as the plan."""
+        return {}
 
     def describe_request(self) -> dict[str, Any]:
         """The content of `sweep.json`: equal for plans with the same content."""

@@ -161,7 +161,7 @@ class _SweepState:
             yield from names
 
 
-def sweep(
+def run_plan(
     plan: SweepPlan,
     folder: Path | str,
     executor: Executor,
@@ -210,7 +210,7 @@ class DryRun:
 
 
 def make_dry_run(plan: SweepPlan, folder: Path | str, how: SweepOptions = USUAL) -> DryRun:
-    """The work that `sweep` would do with the same arguments. Nothing is measured or written."""
+    """The work that `run_plan` would do with the same arguments. Nothing is measured or written."""
     known: set[str] = set()
     if check_folder(folder, plan.describe_request()):
         known = _resume_state(plan, Path(folder), how, Quarantine(how.quarantine)).known

@@ -128,6 +128,17 @@ def export_table(records: Iterable[Record], path: Path | str, *, counters: Seque
     return rows
 
 
+def make_arrow_table(records: Iterable[Record]) -> Any:
+    """The same table in memory, as a `pyarrow.Table`."""
+    require_data_extra("a table of Arrow")
+    import pyarrow as pa  # noqa: PLC0415
+
+    listed = list(records)
+    counters = sorted({name for record in listed for name in record.counters})
+    schema = _make_schema(counters)
+    return pa.Table.from_batches(list(_iterate_batches(listed, schema, counters)), schema=schema)
+
+
 def read_table(path: Path | str) -> Iterator[Record]:
     """The records of a table, some rows at a time. Raises `FileFormatError` with the errors in the file."""
     row = 0

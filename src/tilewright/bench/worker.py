@@ -47,15 +47,15 @@ Runner = Callable[[WorkItem, WorkerConfig], Record]
 
 def run_work(work: WorkItem, worker_config: WorkerConfig) -> Record:
     """Measure a task. The kernel's library is loaded from the store, once in this process."""
-    from tilewright.bench.measure import TimingSettings, measure  # noqa: PLC0415  (a config may have another runner)
+    from tilewright.bench.measure import TimingSettings, measure_task  # noqa: PLC0415  (a config may have another runner)
 
     task, settings = work.task, TimingSettings(**worker_config.settings)
     device = _open_device(task.device, worker_config.replay)
     if device.kind == REPLAY:
-        return measure(task, device, None, None, None, settings)
+        return measure_task(task, device, None, None, None, settings)
     artifact = None if work.place is None else _load_artifact(work.place)
     problem = _parse_problem(task.op, task.problem)
-    return measure(task, device, _parse_kernel(task.kernel), artifact, problem, settings, _get_reference_cache())
+    return measure_task(task, device, _parse_kernel(task.kernel), artifact, problem, settings, _get_reference_cache())
 
 
 def compute_reference(work: WorkItem, worker_config: WorkerConfig) -> None:
@@ -155,7 +155,7 @@ def _send_heartbeats(line: _ResultPipe, busy: threading.Event) -> None:
             line.send(alive=time.time())
 
 
-def _set_parent_death_signal() -> None:
+def set_parent_death_signal() -> None:
     """Let the kernel of the system kill this process when its parent dies, even while a GPU kernel hangs."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
@@ -229,7 +229,7 @@ def parse_worker_config(values: Mapping[str, Any]) -> WorkerConfig:
 
 def main(device: str, descriptor: int) -> int:
     """Work until stdin ends."""
-    _set_parent_death_signal()
+    set_parent_death_signal()
     os.dup2(2, 1)
     line = _ResultPipe(descriptor)
     busy = threading.Event()

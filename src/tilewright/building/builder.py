@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tilewright.base import events, knobs
 from tilewright.base.errors import InvalidValueError, StoreError
+from tilewright.base.short_text import join_counts
 from tilewright.building.build_progress import BuildProgress, Span, sort_longest_first
 from tilewright.building.compile_costs import read_costs, record_cost
 from tilewright.building.compile_job import PRODUCTS, CompileJob, make_compile_job
@@ -41,7 +42,7 @@ REMOTE_WAIT_S = 600.0
 _PAUSE_S = 0.2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BuildResult:
     """The result of a build: an artifact or a failure per kernel, and the cost."""
 
@@ -51,6 +52,10 @@ class BuildResult:
     units: Mapping[str, CompileJob]  # by key
     warm_cpu_s: float  # for precompiling headers
     wall_s: float
+
+    def __repr__(self) -> str:
+        counts = join_counts((len(self.artifacts), "built"), (len(self.failures), "failed"))
+        return f"BuildResult({counts or 'no kernels'}; {self.compiled:,} compiled here, in {self.wall_s:.1f} s)"
 
     @property
     def artifacts(self) -> dict[Kernel, Artifact]:

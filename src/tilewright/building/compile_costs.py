@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -22,10 +22,22 @@ from tilewright.building.store.local import Store
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
+# A kernel of which no similar one was built here yet: the mean of the kernels of CI (tests/ci_kernels.txt).
+USUAL_CPU_S = 14.0
 # About 20,000 compiles. A longer file is cut to its newer half.
 _MOST_BYTES = 4 * 2**20
 # A week. A compile is stopped after half an hour, so larger values are invalid.
 _MOST_CPU_S = 7 * 86400.0
+
+
+def estimate_cpu_s(kernels: Iterable[Kernel], store: Store | None = None) -> float:
+    """Estimate the CPU seconds to compile kernels, from the recorded costs of similar ones."""
+    costs = read_costs(store or Store())
+    return sum(_first_known(costs.estimate_cpu_s(kernel), USUAL_CPU_S) for kernel in kernels)
+
+
+def _first_known(found: float | None, usual: float) -> float:
+    return usual if found is None else found
 
 
 def costs_file(store: Store) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tilewright.base.digest import read_cached_text
 from tilewright.base.errors import ToolchainError
@@ -36,6 +37,19 @@ class Component:
     def blocks(self) -> bool:
         """Whether nothing can be compiled until this component is fixed."""
         return bool(self.problem) and not self.optional
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name,
+            "what": self.what,
+            "ok": self.ok,
+            "optional": self.optional,
+            "version": self.version,
+            "path": str(self.path) if self.path else None,
+            "problem": self.problem,
+            "fix": self.fix,
+        }
 
     def __str__(self) -> str:
         if self.ok:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import compute_tree_digest, digest_text, to_canonical_json
@@ -34,6 +35,18 @@ class Survey:
     def components(self) -> tuple[Component, ...]:
         """All components of all kinds and the CK headers."""
         return (*chain.from_iterable(self.kinds.values()), self.ck)
+
+    def list_components(self) -> Iterator[tuple[str, Component]]:
+        """Every component with its toolchain, the one in use first; the CK headers belong to all."""
+        for kind in sorted(self.kinds, key=lambda kind: kind != self.chosen):
+            for part in self.kinds[kind]:
+                yield kind, part
+        yield "all", self.ck
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        parts = [{"toolchain": kind, **part.to_json()} for kind, part in self.list_components()]
+        return {"chosen": self.chosen, "reason": self.reason, "components": parts}
 
 
 @dataclass(frozen=True, slots=True)

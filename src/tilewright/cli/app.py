@@ -36,6 +36,7 @@ COMMANDS = {
     "select": "select",
     "portfolio": "portfolio",
     "verify": "verify",
+    "acceptance": "acceptance",
     "bench": "bench",
     "sweep": "sweep",
     "tune": "tune",

@@ -138,23 +138,9 @@ def _parse_kernels(asked: KernelArguments, gpus: Sequence[str], slugs: Sequence[
 
 
 def _pack_kernels(registry: Registry, folder: Path | None, name: str) -> Pack | None:
-    from tilewright import arch as archs
-    from tilewright.building.pack.write import write_pack
-    from tilewright.building.toolchain import find_toolchain
-    from tilewright.dispatch.dispatcher import read_resource_usage
-    from tilewright.select.c_source import render_rank_sources
+    from tilewright.registry.packing import pack
 
-    if folder is None or registry.failures:
-        return None
-    uses = read_resource_usage(registry.results)
-    with report_task("packing"):
-        return write_pack(
-            list(registry.artifacts.values()),
-            find_toolchain(),
-            folder,
-            name=name,
-            rankings=lambda gpu, kernels: render_rank_sources(archs.load(gpu), kernels, uses),
-        )
+    return None if folder is None or registry.failures else pack(registry, folder, name=name)
 
 
 def _to_json(registry: Registry, packed: Pack | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _SUBJECTS = ("subjects", "subject", "op_name")
 def complete_gpus(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """GPUs, and product names that consist of one word. After a comma the next GPU is completed."""
     from tilewright import arch as gpus
-    from tilewright.cli.gpu_option import cut_product
+    from tilewright.arch.products import cut_product
 
     before, comma, last = incomplete.rpartition(",")
     described = {name: gpus.load(name).product for name in gpus.arch_names()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -49,7 +48,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
         print_json(
             {
                 "complete": complete,
-                **_to_json(found),
+                **found.to_json(),
                 "ck": None if tree is None else tree.to_json(),
                 "ck_trees": _list_trees(found),
                 "devices": _find_devices(),
@@ -65,32 +64,6 @@ def command(ctx: click.Context, as_json: bool) -> None:
         _print_plugins()
         _print_settings(ctx)
     ctx.exit(0 if complete else 1)
-
-
-def _list_components(found: Survey) -> Iterator[tuple[str, Component]]:
-    """Every component with its toolchain, the one in use first."""
-    for kind in sorted(found.kinds, key=lambda kind: kind != found.chosen):
-        for part in found.kinds[kind]:
-            yield kind, part
-    yield "all", found.ck
-
-
-def _to_json(found: Survey) -> dict[str, Any]:
-    parts = [
-        {
-            "toolchain": kind,
-            "name": part.name,
-            "what": part.what,
-            "ok": part.ok,
-            "optional": part.optional,
-            "version": part.version,
-            "path": str(part.path) if part.path else None,
-            "problem": part.problem,
-            "fix": part.fix,
-        }
-        for kind, part in _list_components(found)
-    ]
-    return {"chosen": found.chosen, "reason": found.reason, "components": parts}
 
 
 def _list_trees(found: Survey) -> list[dict[str, Any]]:
@@ -187,7 +160,7 @@ def _print(found: Survey, complete: bool) -> None:
 
     rows = []
     kind_before = ""
-    for kind, part in _list_components(found):
+    for kind, part in found.list_components():
         rows.append((kind if kind != kind_before else "", part.name, *_describe_state(part)))
         kind_before = kind
     headings = ("toolchain", "component", "state", "version", "path or problem")
@@ -217,7 +190,7 @@ def _cut_version(version: str) -> str:
 
 
 def _print_fixes(found: Survey) -> None:
-    missing = [(kind, part) for kind, part in _list_components(found) if not part.ok]
+    missing = [(kind, part) for kind, part in found.list_components() if not part.ok]
     if not missing:
         return
     print_heading("Commands that install missing parts")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.cli.command import MultiValueOption, Option
 from tilewright.cli.completion import complete_gpus
 from tilewright.cli.defaults import use_default
@@ -19,8 +17,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 ALIASES = ("--arch", "--gpu-target")
 # Whether the default of --gpu comes from the project's file.
 PROJECT, LATE = "project", "late"
-# Words before the name of a product, which may be omitted.
-_BRANDS = re.compile(r"^(amd|instinct|radeon)\s+", re.IGNORECASE)
 
 
 class GpuOption(Option):
@@ -82,26 +78,6 @@ def resolve_gpu(text: str) -> str:
     """
     if text.lower().startswith("gfx"):
         return text
-    from tilewright import arch as gpus
+    from tilewright.arch import find_gpu_name
 
-    products = {name: cut_product(gpus.load(name).product) for name in gpus.arch_names()}
-    key = _normalize_product(text)
-    matching = [name for name, product in products.items() if key and _normalize_product(product) == key]
-    if not matching:
-        raise UnknownValueError("GPU", text, [*products, *dict.fromkeys(products.values())])
-    if len(matching) > 1:
-        raise InvalidValueError(f"{text} is the product name of {' and '.join(matching)}: give one of these names")
-    return matching[0]
-
-
-def cut_product(product: str) -> str:
-    """`MI250X` for `Instinct MI250X (one GCD)`, `RX 7900 XTX` for `Radeon RX 7900 XTX`."""
-    name = product.partition("(")[0].strip()
-    while (shorter := _BRANDS.sub("", name)) != name:
-        name = shorter
-    return name
-
-
-def _normalize_product(text: str) -> str:
-    """A product name without brand, case, blanks, hyphens and underscores."""
-    return re.sub(r"[\s_-]", "", cut_product(re.sub("[_-]", " ", text.strip()))).lower()
+    return find_gpu_name(text)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tilewright.base.errors import InvalidValueError, UnknownValueError
+from tilewright.base.errors import InvalidValueError
 from tilewright.cli.completion import complete_ops
 from tilewright.cli.gpu_option import LATE, find_default_gpu, make_gpu_option
 from tilewright.cli.kernel_choice import DECLARED, apply_settings, make_set
@@ -28,12 +26,6 @@ if TYPE_CHECKING:
     from tilewright.ops.op import Op
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# A kernel's digest, or its beginning. Fewer digits would often match several kernels.
-DIGEST = re.compile(r"[0-9a-f]{6,12}")
-# A kernel name whose middle was replaced, as in the help texts: its digest is still complete.
-SHORTENED = re.compile(r"(?:…|\.\.\.)-?([0-9a-f]{12})$")
-LISTED = 10  # matching kernels that an error lists
 
 
 @dataclass(frozen=True)
@@ -137,77 +129,14 @@ def resolve_subjects(texts: Iterable[str]) -> list[NamedKernels]:
 
 def resolve_subject(text: str) -> NamedKernels:
     """The meaning of an argument. `UnknownValueError` if it is neither an op nor a set nor a kernel."""
-    from tilewright.ops import describe_plugin_failures, find_op, list_ops, parse_kernel
-    from tilewright.ops.kernel_set import load_kernel_set
+    from tilewright.ops import find_op
+    from tilewright.ops.kernel import Kernel
+    from tilewright.ops.kernel_set import KernelSet
+    from tilewright.registry.kernel_names import find_named
 
-    ops = {op.name: op for op in list_ops()}
-    if text in ops:
-        return NamedKernels(text, ops[text])
-    if text.endswith(".toml") or "/" in text:
-        found = load_kernel_set(text)
+    found = find_named(text)
+    if isinstance(found, Kernel):
+        return NamedKernels(text, find_op(found.op), None, found)
+    if isinstance(found, KernelSet):
         return NamedKernels(text, find_op(found.op), found)
-    shortened = SHORTENED.search(text)
-    if shortened is not None or DIGEST.fullmatch(text):
-        kernel = find_by_digest(shortened[1] if shortened else text)
-        return NamedKernels(text, find_op(kernel.op), None, kernel)
-    if text.partition("-")[0] in ops and "-" in text:
-        kernel = parse_kernel(text)
-        return NamedKernels(text, ops[kernel.op], None, kernel)
-    for op in ops.values():
-        sets = {**op.sets(), **op.spaces()}
-        if text in sets:
-            return NamedKernels(text, op, sets[text])
-    known = [*ops, *(name for op in ops.values() for name in {**op.sets(), **op.spaces()})]
-    raise UnknownValueError("op, set or kernel", text, known, describe_plugin_failures())
-
-
-def find_by_digest(text: str) -> Kernel:
-    """The kernel whose digest begins with `text`, among the kernels in the store and in the preselected sets."""
-    from tilewright.ops import parse_kernel
-    from tilewright.ops.kernel import DIGEST_LENGTH
-
-    matching = {name for name in _list_built_names() if name.rpartition("-")[2].startswith(text)}
-    if len(text) < DIGEST_LENGTH or not matching:
-        matching.update(name for name in _list_preselected_names() if name.rpartition("-")[2].startswith(text))
-    if len(matching) == 1:
-        return parse_kernel(matching.pop())
-    if not matching:
-        raise InvalidValueError(_explain_unknown_digest(text))
-    names = sorted(matching)
-    more = [f"… and {len(names) - LISTED:,} more"] if len(names) > LISTED else []
-    listing = "\n".join(f"  {name}" for name in [*names[:LISTED], *more])
-    raise InvalidValueError(
-        f"{len(names):,} kernels have digests that begin with {text}. Write more digits:\n{listing}"
-    )
-
-
-def _list_built_names() -> Iterator[str]:
-    """The names of all kernels that the store has a build of."""
-    from tilewright.building.store.local import Store
-
-    names = (entry.name for entry in Store().list_entries())
-    return (name for name in names if re.search(r"-[0-9a-f]{12}$", name))
-
-
-@functools.cache
-def _list_preselected_names() -> tuple[str, ...]:
-    """The names of all kernels of all preselected sets: ten thousand, in about two seconds."""
-    from tilewright.ops import list_ops
-
-    sets = (kernel_set for op in list_ops() for kernel_set in op.sets().values())
-    return tuple(kernel.slug for kernel_set in sets for arch in kernel_set.archs for kernel in kernel_set.kernels(arch))
-
-
-def _explain_unknown_digest(text: str) -> str:
-    from tilewright.building.store.local import Store
-
-    store = Store()
-    for entry in store.list_entries():
-        if entry.key.startswith(text):
-            return (
-                f"{text} is the key of a build in the store, not the digest of a kernel. It is a build of {entry.name}"
-            )
-    return (
-        f"no known kernel has a digest that begins with {text}. Kernels are looked up in the preselected sets and in "
-        f"the store ({store.root}). Give the kernel's full name, or the op with -s."
-    )
+    return NamedKernels(text, found)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewright.base import events
+from tilewright.base.user_progress import format_duration, format_working
 from tilewright.cli.verbosity import Verbosity, get_verbosity
 
 if TYPE_CHECKING:
@@ -185,22 +186,6 @@ def _make_progress() -> Progress:
         transient=True,
         expand=True,
     )
-
-
-def format_working(event: events.Working) -> str:
-    """The remaining time, the number of running items, and the item that has run longest."""
-    parts = [] if event.left_s is None else [f"about {format_duration(event.left_s)} left"]
-    if len(event.on) > 1:
-        parts.append(f"{len(event.on)} at once")
-    parts += event.on[:1]
-    return " · ".join(parts)
-
-
-def format_duration(seconds: float) -> str:
-    """`8 s`, `3 min`, `2.5 h`: with the precision of an estimate."""
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 @contextmanager

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
+from tilewright.base.user_progress import format_duration
 from tilewright.cli.command import Command
 from tilewright.cli.completion import complete_kernels
 from tilewright.cli.measure_options import MeasureArguments, make_plan
 from tilewright.cli.output import add_json_option, format_count, mark_good, print_facts, print_json
 from tilewright.cli.output_paths import OutputFolder
-from tilewright.cli.progress import format_duration, report_progress
+from tilewright.cli.progress import report_progress
 from tilewright.cli.sweep_options import INTERRUPTED, SweepArguments, add_problem_options, add_sweep_options, run_sweep
 from tilewright.cli.verbosity import print_remark
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday \\",
         "    --cluster 10.0.0.1:6379",
         "tilewright sweep fp16_rcr_essential --problems shapes.csv --device gpu:0 --out monday --dry-run",
+        "tilewright sweep fp16_rcr_all --problems shapes.csv --device gpu:0 --out monday --budget 10%",
     ),
 )
 @click.argument("subjects", metavar="[KERNELS…]", nargs=-1, shell_complete=complete_kernels)
@@ -76,6 +79,10 @@ def command(
     waits for running tasks and stops. The same command resumes the sweep, however it ended; a
     different sweep into the same folder is rejected.
 
+    With --budget a search chooses what to measure: first the kernels with the best estimates, then
+    those that may still be faster. The same command with a larger budget, or without one, continues
+    it.
+
     With --cluster the devices are those of a Ray cluster; `local` starts one on this machine. GPU
     names such as gpu:0 then only mean that its GPUs are used.
 
@@ -84,6 +91,8 @@ def command(
     from tilewright.bench.sweep import DryRun, make_dry_run
 
     how = SweepArguments.take_from(common)
+    if dry_run and how.budget is not None:
+        raise InvalidValueError("--dry-run shows the whole sweep, and --budget measures a part of it: give one of them")
     asked = MeasureArguments(**common)
     with report_progress(as_json=as_json, lines=True):
         with report_task("planning"):

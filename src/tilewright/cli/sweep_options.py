@@ -25,6 +25,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 INTERRUPTED = 130
 
 
+def read_budget(_ctx: click.Context, _option: click.Parameter, value: str | None) -> float | None:
+    """A number of measurements, or a share of them: 500, 0.1 or 10%."""
+    if value is None:
+        return None
+    try:
+        if value.endswith("%"):
+            return float(value[:-1]) / 100
+        return int(value) if value.isdecimal() else float(value)
+    except ValueError as error:
+        raise InvalidValueError(
+            f"{value!r} is not a budget: give a number of measurements (500) or a share (0.1 or 10%)"
+        ) from error
+
+
 def add_problem_options(command: F) -> F:
     """Add the options that name problems."""
     for decorate in reversed(
@@ -58,6 +72,12 @@ def add_sweep_options(command: F, *, device_default: bool = True) -> F:
     for decorate in reversed(
         (
             functools.partial(add_measure_options, device_default=device_default),
+            click.option(
+                "--budget",
+                callback=read_budget,
+                metavar="N|SHARE",
+                help="Search with at most N measurements, or with a share of them (0.1 or 10%), instead of making all.",
+            ),
             click.option("--retry-failed", is_flag=True, help="Measure failed tasks again."),
             click.option(
                 "--quarantine",
@@ -93,6 +113,7 @@ class SweepArguments:
     quarantine: int
     fsync: str
     cluster: str | None
+    budget: float | None
 
     def make_sweep_options(self, plan: SweepPlan, shard: str = "1/1") -> SweepOptions:
         """The options for `run_sweep`. An error if the plan has no tasks."""
@@ -104,6 +125,10 @@ class SweepArguments:
                 "no problem matches these kernels: they differ in type, layout or another field that the kernels fix"
             )
         part = Shard.parse_text(shard)
+        if self.budget is not None and part.count > 1:
+            raise InvalidValueError(
+                "--budget and --shard exclude each other: each round of a search depends on all results before it"
+            )
         return SweepOptions(shard=part, retry_failed=self.retry_failed, quarantine=self.quarantine, fsync=self.fsync)
 
     @staticmethod
@@ -115,14 +140,21 @@ class SweepArguments:
 def run_sweep(
     plan: SweepPlan, folder: Path, asked: MeasureArguments, how: SweepArguments, part: SweepOptions
 ) -> SweepSummary:
-    """Measure the tasks that a journal does not have yet. Ctrl-C waits for running tasks and stops."""
-    from tilewright.bench.quarantine import Quarantine
-    from tilewright.bench.sweep import stop_on_signals, sweep
+    """Measure the tasks that a journal does not have yet, or those that a search on a budget chooses.
 
-    kept_away = Quarantine(how.quarantine)
-    executor = _make_executor(plan, asked, kept_away, how.cluster)
-    with stop_on_signals(executor) as stopping:
-        return sweep(plan, folder, executor, part, quarantine=kept_away, stopping=stopping)
+    Ctrl-C waits for running tasks and stops.
+    """
+    from tilewright.bench.budget import run_on_budget
+    from tilewright.bench.quarantine import Quarantine
+    from tilewright.bench.sweep import run_plan, stop_on_signals
+
+    def run_part(chosen: SweepPlan) -> SweepSummary:
+        kept_away = Quarantine(how.quarantine)
+        executor = _make_executor(chosen, asked, kept_away, how.cluster)
+        with stop_on_signals(executor) as stopping:
+            return run_plan(chosen, folder, executor, part, quarantine=kept_away, stopping=stopping)
+
+    return run_part(plan) if how.budget is None else run_on_budget(plan, folder, how.budget, run_part)
 
 
 def _make_executor(plan: SweepPlan, asked: MeasureArguments, kept_away: Quarantine, cluster: str | None) -> Executor:

@@ -40,6 +40,8 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
         "    --out winners.json",
         "tilewright tune monday --device gpu:0 --kernels fp16_rcr_essential --problems shapes.csv \\",
         "    --cluster auto --out winners.json",
+        "tilewright tune monday --device gpu:0 --kernels fp16_rcr_all --problems shapes.csv \\",
+        "    --budget 10% --out winners.json",
     ),
 )
 @click.argument("sources", metavar="RECORDS…", nargs=-1, required=True, type=SOURCE)
@@ -80,7 +82,8 @@ def command(
 
     RECORDS are any number of sweep journals (folders) and tables of records (.parquet). With
     --device, RECORDS is one journal, and its sweep is run or completed first, here or on a --cluster;
-    the options are those of `tilewright sweep`.
+    the options are those of `tilewright sweep`. With --budget only a part is measured, which a search
+    chooses.
 
     Only times of correct results count, measured on a GPU or replayed from one. Counters of an
     emulated device are not times. If a kernel was measured several times, its median counts.

@@ -12,7 +12,7 @@ import jinja2
 
 from tilewright import arch as archs
 from tilewright.arch.ck_api import DEFAULT_API, CkApi, find_current_api
-from tilewright.base.errors import IllegalConfigError
+from tilewright.base.errors import IllegalConfigError, InvalidValueError
 from tilewright.codegen.templates import load_templates
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
@@ -52,6 +52,8 @@ def render(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
     """
     op = find_op(kernel.op)
     spec = archs.load(kernel.arch, ck)
+    if spec.name != kernel.arch:
+        raise InvalidValueError(f"the GPU of a kernel must be named {spec.name}, got {kernel.arch}")
     broken = find_violations(op.rules, kernel.config, spec)
     if broken:
         lines = "\n".join(f"  {violation}" for violation in broken)

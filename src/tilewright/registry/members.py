@@ -13,12 +13,16 @@ from typing import Any
 from tilewright import arch as archs
 from tilewright.base.document_values import check_keys, expect_integer, expect_list_items, expect_table, expect_text
 from tilewright.base.errors import IllegalConfigError, InvalidValueError, choose
+from tilewright.base.user_progress import format_duration
+from tilewright.building.compile_costs import estimate_cpu_s
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.ops import find_op, kernel_of, parse_kernel
 from tilewright.ops.fields import ConfigBase, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import KernelSet
+from tilewright.ops.op import Op
 from tilewright.ops.space import Space
+from tilewright.registry.kernel_names import find_named
 
 # Criteria in addition to the fields and shorthands of the op.
 _OWN = ("name", "op", "arch", "built")
@@ -28,18 +32,50 @@ SCHEMA = 2
 # Schema 1 had slug and key of each kernel; a failure was stored by its key only.
 READABLE = (1, SCHEMA)
 Result = Artifact | Failure
-Kernels = Space | KernelSet | Kernel | ConfigBase | Iterable["Kernel | ConfigBase | Space | KernelSet"]
+# Kernels as arguments. A text is the name of a set or of a kernel, a digest, or a kernel-set file.
+Kernels = Space | KernelSet | Kernel | ConfigBase | str | Iterable["Kernel | ConfigBase | Space | KernelSet | str"]
 
 
-def resolve_kernels(named: Kernels, arch: str | Sequence[str] | None) -> tuple[Kernel, ...]:
-    """The kernels of spaces, sets and configs on each GPU, without duplicates. Kernels already have a GPU."""
-    gpus = () if arch is None else (arch,) if isinstance(arch, str) else tuple(arch)
-    for name in gpus:
-        archs.load(name)
-    found = tuple(dict.fromkeys(_iterate_kernels(named, gpus)))
+def resolve_kernels(named: Kernels, arch: str | Sequence[str] | None, limit: int | None = None) -> tuple[Kernel, ...]:
+    """The kernels of spaces, sets, configs and names on each GPU, without duplicates. Kernels already have a GPU.
+
+    More kernels than `limit` are an error with their number and the time to build them.
+    """
+    given = () if arch is None else (arch,) if isinstance(arch, str) else tuple(arch)
+    gpus = tuple(archs.load(name).name for name in given)
+    if isinstance(named, Iterator):
+        named = tuple(named)  # it is counted again if there are too many
+    found: dict[Kernel, None] = {}
+    for kernel in _iterate_kernels(named, gpus):
+        found[kernel] = None
+        if limit is not None and len(found) > limit:
+            raise InvalidValueError(_explain_too_many(named, gpus, tuple(found), limit))
     if not found:
         raise InvalidValueError("the list of kernels is empty. Pass at least one kernel, config, space or set")
-    return found
+    return tuple(found)
+
+
+def _explain_too_many(named: Kernels, gpus: Sequence[str], first: Sequence[Kernel], limit: int) -> str:
+    """The message for more kernels than `limit`. `first` are some of them, for the estimate of the time."""
+    count = _count_kernels(named, gpus)
+    cpu_s = estimate_cpu_s(first) / len(first) * count
+    return (
+        f"{count:,} kernels would be built, and the limit is {limit:,}. That takes about "
+        f"{format_duration(cpu_s)} of CPU time. Set more fields of the space, or pass a larger limit, or limit=None"
+    )
+
+
+def _count_kernels(named: Kernels, gpus: Sequence[str]) -> int:
+    """The number of kernels, without listing those of spaces. Kernels that are named twice count twice."""
+    if isinstance(named, str):
+        return _count_kernels(_find_kernels(named), gpus)
+    if isinstance(named, Space):
+        return sum(named.count(gpu) for gpu in gpus)
+    if isinstance(named, KernelSet):
+        return sum(named.report(gpu).kernels for gpu in gpus)
+    if isinstance(named, Kernel):
+        return 1
+    return len(gpus) if isinstance(named, ConfigBase) else sum(_count_kernels(each, gpus) for each in named)
 
 
 def _iterate_kernels(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
@@ -57,11 +93,25 @@ def _iterate_kernels(named: Kernels, gpus: Sequence[str]) -> Iterator[Kernel]:
                 yield kernel_of(named, gpu)
             else:
                 yield from _iterate_legal(named, gpu)
-    elif isinstance(named, str) or not isinstance(named, Iterable):
-        raise InvalidValueError(f"{named!r} is not a kernel, config, space or kernel set, nor a list of them")
+    elif isinstance(named, str):
+        yield from _iterate_kernels(_find_kernels(named), gpus)
+    elif not isinstance(named, Iterable):
+        raise InvalidValueError(
+            f"{named!r} is not a kernel, config, space, kernel set or name of one, nor a list of them"
+        )
     else:
         for member in named:
             yield from _iterate_kernels(member, gpus)
+
+
+def _find_kernels(text: str) -> KernelSet | Kernel:
+    found = find_named(text)
+    if isinstance(found, Op):
+        raise InvalidValueError(
+            f"{text} is an op, not kernels. Name one of its sets ({', '.join(found.sets())}), "
+            f"or declare a space: tilewright.{text}.space(…)"
+        )
+    return found
 
 
 def _iterate_legal(named: Space | KernelSet, gpu: str) -> Iterator[Kernel]:
@@ -86,6 +136,9 @@ def find_kernels(
     A kernel does not match if its op lacks a field. A field that no kernel's op has is an error.
     """
     own = {name: value for name, value in wanted.items() if name in _OWN}
+    if "arch" in own:
+        named = own["arch"] if isinstance(own["arch"], list) else [own["arch"]]
+        own["arch"] = [archs.load(name).name for name in named]  # they may be product names
     rest = {name: value for name, value in wanted.items() if name not in _OWN}
     kept = [kernel for kernel in kernels if all(_has_property(kernel, results, *pair) for pair in own.items())]
     ops = dict.fromkeys(kernel.op for kernel in kept)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tilewright.arch.spec import Arch
 from tilewright.base.documents import CONTENT_ERRORS, convert_read_errors, describe_error, read_json
 from tilewright.base.errors import CompileError, InvalidValueError, choose
+from tilewright.base.short_text import MOST_ROWS, format_html_table
+from tilewright.base.user_progress import report_progress
 from tilewright.building.build_progress import build_trace
 from tilewright.building.builder import LIMIT_S, BuildResult, build_kernels
 from tilewright.building.compile_job import LIBRARY
@@ -23,6 +25,7 @@ from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.plan import Plan
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.space import MOST_KERNELS
+from tilewright.registry.member_texts import CELLS, describe_members, list_cells
 from tilewright.registry.members import (
     Kernels,
     SavedKernel,
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.forwarded_hip import ForwardedLibrary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Registry:
     """Kernels and their build results. Registries are immutable: building, filtering and loading return new ones.
 
@@ -86,6 +89,15 @@ class Registry:
     def failures(self) -> dict[Kernel, Failure]:
         """The kernels that failed to compile, with the compiler's log."""
         return {k: entry for k in self.kernels if isinstance(entry := self.results.get(k), Failure)}
+
+    def __repr__(self) -> str:
+        return f"Registry({describe_members(self.kernels, self.results)})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        caption = f"Registry: {describe_members(self.kernels, self.results)}"
+        rows = [list_cells(kernel, self.results.get(kernel)) for kernel in self.kernels[:MOST_ROWS]]
+        return format_html_table(caption, CELLS, rows, len(self.kernels))
 
     def __len__(self) -> int:
         return len(self.kernels)
@@ -223,7 +235,7 @@ class Registry:
         Plans are cached: for an equal problem this is one lookup.
         """
         if device is not None and type(kernel) is not list:
-            found = self._plans.get((problem, device if isinstance(device, str) else device.name, kernel, pad))
+            found = self._plans.get((problem, getattr(device, "name", device), kernel, pad))
             if found is not None:
                 return found[0]
         return self._dispatcher.plan(problem, resolve_device(device), kernel, pad)[0]
@@ -254,6 +266,10 @@ class Registry:
             return path(tensors, out, stream, device, kernel, pad, prepared)
         return self._dispatcher.run(problem, tensors, out, stream, device, kernel, pad, prepared)
 
+    def find_fast_path(self, problem: Any) -> FastPath | None:
+        """The fast path of `run` for a problem object, if a call with device tensors has created it."""
+        return self._fast_paths.get(id(problem))
+
     def to_json(self) -> dict[str, Any]:
         """Names, keys, priorities and failures as plain values. The artifacts stay in the store."""
         return to_document(self.kernels, self.results, self.priorities)
@@ -282,6 +298,7 @@ class Registry:
             return cls.from_json(read_json(path), store)
 
 
+@report_progress
 def build(
     kernels: Kernels,
     arch: str | Sequence[str] | None = None,
@@ -291,18 +308,12 @@ def build(
     trace: Path | str | None = None,
     limit: int | None = MOST_KERNELS,
 ) -> Registry:
-    """Build kernels, spaces, sets or configs for one or more GPUs. Artifacts in the store are reused.
+    """Build kernels, spaces, sets, configs or names of these for one or more GPUs. Artifacts in the store are reused.
 
     The returned registry has every kernel; `failures` has those that did not compile. More kernels than `limit` are an
     error before anything is built: a field of a space was probably forgotten. None removes the limit.
     """
-    found = Registry.of(kernels, arch)
-    if limit is not None and len(found.kernels) > limit:
-        raise InvalidValueError(
-            f"{len(found.kernels):,} kernels would be built, and the limit is {limit:,}. "
-            "Set more fields of the space, or pass a larger limit, or limit=None"
-        )
-    return found.build(jobs, retry=retry, trace=trace)
+    return Registry(resolve_kernels(kernels, arch, limit)).build(jobs, retry=retry, trace=trace)
 
 
 def _filter_priorities(priorities: Mapping[Kernel, int], kept: Sequence[Kernel]) -> dict[Kernel, int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.base.errors import CorruptError, choose
+from tilewright.base.short_text import cut, format_count
 from tilewright.building.code_object import KernelResources, select_op_kernels
 from tilewright.building.store.damaged import DamagedEntry, move_damaged
 from tilewright.building.store.files import DAMAGED, get_entry_layout, get_inode, hash_regular, make_store_error
@@ -21,7 +22,7 @@ class FileDigest:
     blake2b: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Artifact:
     """A built kernel in a local store."""
 
@@ -40,6 +41,11 @@ class Artifact:
             return select_op_kernels([KernelResources(**row) for row in self.facts.get("resources", ())])
         except TypeError as error:
             raise CorruptError(f"the manifest of {self.key} has resources that cannot be read: {error}") from error
+
+    def __repr__(self) -> str:
+        size = sum(file.size for file in self.files.values())
+        files = f"{format_count(len(self.files), 'file')} with {size:,} bytes"
+        return f"Artifact({self.key!r}: {self.facts.get('slug', 'no name')}, {files})"
 
     def verify_file(self, name: str) -> Path:
         """Compare a file with the manifest and return its path.
@@ -74,13 +80,17 @@ class Artifact:
             move_damaged(get_entry_layout(self.folder), damage)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Failure:
     """A failed build that would fail again with the same inputs."""
 
     key: str
     log: str
     facts: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        errors = self.facts.get("errors") or ["no error was named"]
+        return cut(f"Failure({self.key!r}: {self.facts.get('slug', 'no name')}, {errors[0]})")
 
 
 @dataclass(frozen=True)

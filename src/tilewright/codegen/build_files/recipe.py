@@ -114,7 +114,7 @@ def split_word(text: str, paths: Sequence[MachinePath]) -> SplitWord | None:
 
 @dataclass(frozen=True)
 class CompileRecipe:
-    """The compiler, the steps per kernel, and the words that link them. `files` are written beside the build files."""
+    """The compiler, the steps per kernel, and the words that link them. `files` are written next to the build files."""
 
     compiler: str
     gpus: tuple[str, ...]
