@@ -28,6 +28,7 @@ PUBLIC = (
     "tilewright.ops.grouped_conv",
     "tilewright.runtime",
     "tilewright.select",
+    "tilewright.torch",
 )
 # Modules for authors of ops and rules, with their public names.
 EXTENSION = {

@@ -14,7 +14,19 @@ from built_kernels import with_store
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 # Import names of the packages of extras that the product imports; mkdocs and the development tools are not.
-EXTRAS = ("numpy", "ml_dtypes", "elftools", "matplotlib", "lightgbm", "scipy", "pyarrow", "duckdb", "ray", "torch")
+EXTRAS = (
+    "numpy",
+    "ml_dtypes",
+    "elftools",
+    "matplotlib",
+    "lightgbm",
+    "scipy",
+    "pyarrow",
+    "duckdb",
+    "ray",
+    "torch",
+    "transformers",
+)
 # None in `sys.modules` makes an import fail, and `find_spec` return None, as if the package were not installed.
 HIDE = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
 CONFIG = "variant=standard dtype=fp16 layout=rcr block=128x128x32 waves=2x2x1 mma=32x32x8 pipeline=compv3"

@@ -12,7 +12,9 @@ from click.testing import Result
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.cli import named_kernels
-from tilewright.cli.named_kernels import find_by_digest, resolve_subject
+from tilewright.cli.named_kernels import resolve_subject
+from tilewright.registry import kernel_names
+from tilewright.registry.kernel_names import find_by_digest
 
 SET = "fp16_rcr_essential"
 KERNEL = next(tw.gemm.OP.sets()[SET].kernels("gfx942"))
@@ -112,7 +114,7 @@ def test_digests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError, match=r"no known kernel has a digest that begins with 0123456789ab\."):
         find_by_digest("0123456789ab")
     names = [f"gemm-gfx942-a-abcdef{number:06}" for number in range(12)]
-    monkeypatch.setattr(named_kernels, "_list_built_names", lambda: iter(names))
+    monkeypatch.setattr(kernel_names, "_list_built_names", lambda: iter(names))
     with pytest.raises(
         InvalidValueError, match=r"12 kernels have digests that begin with abcdef\. Write more"
     ) as caught:
@@ -126,5 +128,5 @@ def test_built_kernels_are_known(monkeypatch: pytest.MonkeyPatch, settings: Call
     digest = name.rpartition("-")[2]
     with pytest.raises(InvalidValueError):
         find_by_digest(digest)
-    monkeypatch.setattr(named_kernels, "_list_built_names", lambda: iter([name]))
+    monkeypatch.setattr(kernel_names, "_list_built_names", lambda: iter([name]))
     assert find_by_digest(digest).slug == name

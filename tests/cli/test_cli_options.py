@@ -94,6 +94,7 @@ def test_h_is_help(name: str, run: Callable[..., Result]) -> None:
 
 # Command → other names of --out.
 OUTPUTS = {
+    "acceptance": [],
     "generate": ["--output-dir"],
     "build": ["--pack"],
     "wrap": ["--output-dir"],

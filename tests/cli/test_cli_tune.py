@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,3 +165,38 @@ def test_a_device_without_times_is_refused_before_anything_is_built(run: Run, tm
     done = run("tune", str(tmp_path / "journal"), *words, "--out", str(tmp_path / "w.json"))
     assert done.exit_code == 2 and "emulated:gfx942 has counters only" in done.stderr
     assert not (tmp_path / "journal").exists()
+
+
+def replay(run: Run, tmp_path: Path, records: list[Record], *more: str) -> Result:
+    """Tune on a replayed device, into the journal `again`."""
+    journal = write(tmp_path / "recorded", *records) if not (tmp_path / "recorded").exists() else tmp_path / "recorded"
+    out = str(tmp_path / "winners.json")
+    return run(
+        "tune", str(tmp_path / "again"), "--device", "replay:mi300x", "--replay", str(journal), "--out", out, *more
+    )
+
+
+def test_a_budget_measures_a_part_and_the_rest_follows_without_one(
+    run: Run, tmp_path: Path, records: list[Record]
+) -> None:
+    for given, times in (("4", "4 times"), ("50%", "3 times"), ("0.5", "3 times")):
+        shutil.rmtree(tmp_path / "again", ignore_errors=True)
+        done = replay(run, tmp_path, records, "--budget", given)
+        assert done.exit_code == 0, done.output
+        assert times in done.stdout
+    assert "6 times" in replay(run, tmp_path, records).stdout
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"), [("many", "is not a budget"), ("0", "at least 1"), ("150%", "at most 1"), ("-3", "above 0")]
+)
+def test_budgets_that_mean_nothing(run: Run, tmp_path: Path, records: list[Record], budget: str, said: str) -> None:
+    done = replay(run, tmp_path, records, f"--budget={budget}")
+    assert done.exit_code == 2 and said in done.stderr
+
+
+def test_a_search_has_no_shards_and_no_dry_run(run: Run, tmp_path: Path, records: list[Record]) -> None:
+    journal = write(tmp_path / "recorded", *records)
+    sweep = ["sweep", "--device", "replay:x", "--replay", str(journal), "--out", str(tmp_path / "o"), "--budget", "2"]
+    assert "--budget and --shard exclude each other" in run(*sweep, "--shard", "1/2").stderr
+    assert "--dry-run shows the whole sweep" in run(*sweep, "--dry-run").stderr

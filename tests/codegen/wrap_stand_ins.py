@@ -21,7 +21,7 @@ UNKNOWN = KernelFolder(frozenset(), {})
 # Lists its arguments, one a line, then does to files what clang does: a product with the content of what was read,
 # a list of dependencies with clang's escapes, and a library out of all objects. HIP's passes need no device here.
 COMPILER = r"""#!/bin/sh
-for word; do printf '%s\n' "$word"; done >> "$ARGUMENTS"
+printf '%s\n' "$@" >> "$ARGUMENTS"  # in one write: two compilers may run at once
 while [ $# -gt 0 ]; do
   case $1 in
     -o) out=$2; shift ;;

@@ -77,7 +77,7 @@ def test_packages_with_a_list_of_names_are_public() -> None:
     assert listed <= set(PUBLIC)
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name != "tilewright.torch"])  # it needs torch itself
 def test_importing_a_package_does_not_need_extras(name: str) -> None:
     program = f"import sys, {name}; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -68,3 +68,18 @@ def test_the_tour_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_tour_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(knobs.STORE.name, str(STORE.root))
     follow(TOUR, tmp_path, monkeypatch)
+
+
+THREE_LINES = [block for block in blocks(README) if block.section == "Three lines"]
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("empty", [False, pytest.param(True, marks=pytest.mark.deep)])
+def test_three_lines_compute_without_a_config(empty: bool, tmp_path: Path) -> None:
+    (block,) = THREE_LINES
+    store = tmp_path / "store" if empty else STORE.root
+    surroundings = {**os.environ, knobs.STORE.name: str(store)}
+    command = [sys.executable, "-c", block.text]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    check_output(block.shown, done.stdout)

@@ -58,5 +58,8 @@ def test_an_empty_list_is_an_error() -> None:
 
 def test_more_kernels_than_the_limit_are_not_built() -> None:
     two = space("compv3")
-    with pytest.raises(InvalidValueError, match=r"2 kernels would be built, and the limit is 1\. Set more fields"):
+    with pytest.raises(
+        InvalidValueError,
+        match=r"2 kernels would be built, and the limit is 1\. That takes about \d+ s of CPU time\. Set more fields",
+    ):
         tw.build(two, "gfx942", limit=1)
