@@ -137,7 +137,7 @@ def command(
 ) -> None:
     """Run kernels and compare every element with a reference.
 
-    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml), or an op with -s.
+    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml, .json), or an op with -s.
     Kernels that are not built are built first. Each runs on trials with edge cases: sizes of 1, primes, sizes
     around a tile, tails, splits, padded strides. The tolerance of an element is derived from types
     and sums; it is not a fixed number. "of limit" is the share of the tolerance that was used.
