@@ -71,7 +71,7 @@ def test_thousands_are_not_built_without_a_question(run: Run) -> None:
 def test_a_tile_engine_file_in_every_command(run: Run, run_json: Callable[..., Any], tmp_path: Path) -> None:
     op = find_op("gemm")
     declared = {"variant": "standard", "dtype": "fp16", "layout": "rcr", "scheduler": "intrawave"}
-    tiles = {"block": ["128x128x64", "64x64x64"], "waves": "2x2x1", "mma": "16x16x16", "epilogue": "cshuffle"}
+    tiles = {"block": ["128x128x64", "128x64x64"], "waves": "2x2x1", "mma": "16x16x16", "epilogue": "cshuffle"}
     from tilewright.ops.space import Space
 
     document = write_tile_engine(Space(op, {**declared, **tiles, "pipeline": ["compv3", "mem"]}))

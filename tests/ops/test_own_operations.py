@@ -77,7 +77,7 @@ def test_it_is_unknown_without_the_folder(folder: Path, monkeypatch: pytest.Monk
         (("return ", ""), "cpp must be the body of a function"),
         ((":compute", "."), "reference must look like my_package:my_function"),
         (("slope = 64", "slope = -1"), "slope must be a number of at least 0, got -1"),
-        (("slope = 64", "slop = 64"), "'slop'"),
+        (("slope = 64", "slop = 64"), "an operation has no slope"),
     ],
 )
 def test_mistakes_in_a_file(change: tuple[str, str], said: str, folder: Path) -> None:
