@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code, and the module `keywords` of each op.
+"""Write docs/reference/ from the code, docs/coverage.md from its table, and the module `keywords` of each op.
 
     python tools/make_docs.py            write the files that changed
     python tools/make_docs.py --check    write nothing, fail if a file is stale
@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import click
 
 from api_page import make_api_page
+from coverage_page import PAGE as COVERAGE
+from coverage_page import make_coverage_page
 from gpu_page import make_gpus_page
 from keywords import make_keyword_files
 from markdown_text import format_code, format_page, format_table, wrap_paragraph
@@ -310,6 +312,8 @@ def find_stale(folder: Path) -> dict[Path, str]:
     if ARCH_PATH.get() is not None:
         raise SystemExit(f"{ARCH_PATH.name} is set; unset it: the documents describe the GPUs that are shipped")
     wanted = {folder / name: make() for name, make in PAGES.items()} | make_keyword_files(OPS)
+    if folder == FOLDER:
+        wanted[COVERAGE] = make_coverage_page()
     return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
 
 

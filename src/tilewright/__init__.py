@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tilewright.registry.catalog import kernels, select_kernel, sets
     from tilewright.registry.packing import pack
     from tilewright.registry.registry import Registry, build
+    from tilewright.registry.source_folders import generate, wrap
     from tilewright.runtime.device import Device, devices
 else:
     __getattr__, __dir__ = import_on_use(
@@ -69,6 +70,7 @@ else:
             "tilewright.registry.catalog": ("kernels", "select_kernel", "sets"),
             "tilewright.registry.packing": ("pack",),
             "tilewright.registry.registry": ("Registry", "build"),
+            "tilewright.registry.source_folders": ("generate", "wrap"),
             "tilewright.runtime.device": ("Device", "devices"),
         },
         own=("__version__",),
@@ -92,6 +94,7 @@ __all__ = [
     "fits",
     "fmha",
     "gemm",
+    "generate",
     "grouped_conv",
     "inspect_kernel",
     "kernel_of",
@@ -115,4 +118,5 @@ __all__ = [
     "verify",
     "view_on",
     "warm",
+    "wrap",
 ]

@@ -43,6 +43,7 @@ for row in swept.rows:
     print(row["us"])
 tuned: TuneResult = tw.tune("fp16_rcr_all", "shapes.csv", "gpu:0", budget=500)
 registry = registry.with_tuned(tuned.table)
+sources = tw.generate([kernel], "kernels", jobs=2).kernels, tw.wrap("kernels", Path("wrappers"), ["cmake"]).written
 folder = tw.pack(registry, "my_pack", name="mine").folder
 checked = tw.verify(kernel, registry.artifact(kernel), device, [problem])
 viewed, inspected = tw.view_on, tw.inspect_kernel(kernel)

@@ -15,9 +15,9 @@ from tilewright.base.errors import InvalidValueError, KnobError, UnknownValueErr
     ("value", "nearest"),
     [
         ("gfx94", "gfx942"),
-        ("GFX942", "gfx942"),
         ("gfx1102", "gfx1100"),
-        ("gfx942:sramecc+", "gfx942"),
+        ("gfx942:sramec+", "gfx942"),
+        ("gfx942:", "gfx942"),
     ],
 )
 def test_unknown_arch(value: str, nearest: str) -> None:
@@ -25,6 +25,13 @@ def test_unknown_arch(value: str, nearest: str) -> None:
         load(value)
     assert f"unknown arch {value!r}. Did you mean '{nearest}'?" in str(caught.value)
     assert caught.value.known == arch_names()
+
+
+@pytest.mark.parametrize(
+    "value", ["gfx942", "GFX942", "gfx942:sramecc+", "gfx942:sramecc+:xnack-", "Gfx942:XNACK+", "MI300X"]
+)
+def test_names_of_one_gpu(value: str) -> None:
+    assert load(value).name == "gfx942"
 
 
 @pytest.mark.parametrize("value", ["", "mi300z", "native", "../gfx942", "gfx942.toml"])

@@ -79,7 +79,7 @@ def test_dry_run_names_and_writes_nothing(run: Callable[..., Result], folder: Pa
         (["--variants", "standards"], "unknown variant 'standards'. Did you mean 'standard'?"),
         (["--layout", "rcc"], "unknown layout 'rcc'."),
         (["--datatype", "fp61"], "unknown dtype 'fp61'."),
-        (["--datatype", "pk_fp4"], "is legal on gfx942 with dtype pk_fp4."),
+        (["--datatype", "pk_fp4"], "has kernels with dtype pk_fp4. With such a change"),
         (["--preselected", "fp16_rcr_al"], "Did you mean 'fp16_rcr_all'?"),
         (["--limit", "0"], "0 is not in the range"),
     ],

@@ -24,10 +24,12 @@ def test_a_profile_keeps_what_an_integration_needs(run_json: Callable[..., Any],
     assert all("-lse" in name for name in flash)
 
 
-def test_a_profile_chooses_from_the_space_default(run_json: Callable[..., Any], tmp_path: Path) -> None:
-    found = names(run_json, tmp_path, "--profile", "fp8", "--limit", "5")
-    assert len(found) == 5
-    assert all("-fp8" in name or "-bf8" in name for name in found)
+def test_a_profile_chooses_from_its_own_space(run_json: Callable[..., Any], tmp_path: Path) -> None:
+    found = names(run_json, tmp_path, "--profile", "fp8")
+    assert len(found) == 48
+    assert all("-fp8" in name for name in found)
+    everything = names(run_json, tmp_path, "--profile", "fp8", "--preselected", "default", "--limit", "100")
+    assert len(everything) == 100
 
 
 def test_filters_by_field_and_by_property(run_json: Callable[..., Any], tmp_path: Path) -> None:

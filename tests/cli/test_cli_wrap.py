@@ -77,8 +77,8 @@ def test_rocm_need_not_be_here(args: list[str], run: Callable[..., Result], tmp_
     ("more", "message"),
     [
         (["--toolchain", "cuda"], "unknown toolchain 'cuda'. Known: rocm, pypi, gpu-less."),
-        (["--arch", "gfx999"], "was rendered for gfx942, which is not among --arch gfx999"),
-        (["--library", "a b"], "--library needs a name of letters, digits, '_' and '-', got 'a b'"),
+        (["--arch", "gfx950"], "was rendered for gfx942, which is not among --arch gfx950"),
+        (["--library", "a b"], "a library's name consists of letters, digits, '_' and '-', got 'a b'"),
         (["--pattern", "x*.hpp"], "headers there, 0 match, and 0 of these are support files"),
         (["--pattern", "../*.hpp"], "stay in the folder"),
     ],

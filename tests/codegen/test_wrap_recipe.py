@@ -9,7 +9,7 @@ import pytest
 
 from tilewright import arch as archs
 from tilewright.base import knobs
-from tilewright.base.errors import ToolchainError
+from tilewright.base.errors import InvalidValueError, ToolchainError
 from tilewright.building.flags import COMPAT, HIP_FORWARD
 from tilewright.building.recipe import make_gpu_less_recipe, make_hipcc_recipe, make_recipe, make_rocm_recipe
 from tilewright.building.toolchain import GPU_LESS, ROCM, Toolchain
@@ -81,6 +81,17 @@ def test_a_hipcc_elsewhere_is_told_nothing_of_this_machine(monkeypatch: pytest.M
     (tmp_path / "checkout" / "include" / "ck_tile").mkdir(parents=True)
     monkeypatch.setenv(knobs.CK_PATH.name, str(tmp_path / "checkout"))
     assert f"-I{tmp_path}/checkout/include" in make_hipcc_recipe(GPUS[:1]).steps[0].flags
+
+
+def test_further_flags(monkeypatch: pytest.MonkeyPatch, bitcode: Path) -> None:
+    """Every call that compiles a kernel gets them, after the others; the one that embeds code objects does not."""
+    monkeypatch.setattr("tilewright.building.recipe.find_toolchain", lambda: toolchain(GPU_LESS, bitcode))
+    extra = ("-mllvm", "-enable-noalias-to-md-conversion=0")
+    made = make_recipe(None, GPUS, extra)
+    assert [step.flags[-2:] == extra for step in made.steps] == [True, True, True, False]
+    assert made.to_json() != make_recipe(None, GPUS).to_json()
+    with pytest.raises(InvalidValueError, match="a compiler flag is a line of printable characters, got ''"):
+        make_recipe(None, GPUS, [""])
 
 
 def test_another_toolchain_than_the_current_one_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

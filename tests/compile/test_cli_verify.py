@@ -74,6 +74,7 @@ def test_a_right_kernel_passes_its_trials() -> None:
     for check, problem in zip(kernel["checks"], trials, strict=True):
         assert (check["verdict"], check["message"]) == ("ok", "")
         assert 0 <= check["share"] < 0.7 and check["error_ulps"] < 1
+        assert 0 <= check["error_rel"] < 0.002 and check["error_abs"] >= check["error_rel"]
         assert check["share"] == check[f"{check['bound']}_share"] == max(check["element_share"], check["rms_share"])
         text = ",".join(f"{name}={value}" for name, value in check["problem"].items())
         assert read_problem(GEMM, CONFIG, text) == problem

@@ -31,6 +31,16 @@ def test_an_element_beyond_its_limit_is_named() -> None:
     assert found.message.startswith("c[3, 7] is 106, should be 100 ± 1.5; 1 of 1,200 elements are wrong")
 
 
+def test_errors_in_the_units_of_other_tools() -> None:
+    errors = np.zeros(SHAPE)
+    errors[3, 7], errors[4, 4] = -0.5, 0.25
+    found = judged(errors)
+    assert (found.error_abs, found.error_rel) == (0.5, 0.005)
+    assert (judged(0.0).error_abs, judged(0.0).error_rel) == (0.0, 0.0)
+    undefined = np.where(errors < 0, np.inf, 1.0)
+    assert (judged(errors, undefined).error_abs, judged(errors, undefined).error_rel) == (0.25, 0.0025)
+
+
 def test_errors_that_are_too_large_everywhere_are_wrong_though_no_element_is() -> None:
     most = ROOM * (1 + FEW / 1200**0.5)
     right, wrong = judged(0.25 * most * 0.99), judged(0.25 * most * 1.01)

@@ -101,6 +101,7 @@ def test_train_writes_a_bundle_and_a_report(table: Path, tmp_path: Path) -> None
     assert judged.exit_code == 0, judged.output
     assert json.loads(judged.stdout)["splits"]["all problems"]["learned"]["mean"] > 0.9
     assert "trained on these very rows" in judged.stderr
+    assert "trained on these very rows" in json.loads(judged.stdout)["seen"]
 
 
 def test_evaluate_without_a_bundle_trains_by_folds(table: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,13 @@ def problems(tmp_path: Path, text: str, name: str = "some_set.toml") -> dict[str
         loaded(tmp_path, text, name)
     assert name in str(caught.value)
     return {problem.where: problem.what for problem in caught.value.problems}
+
+
+def test_json_is_the_same_set(tmp_path: Path) -> None:
+    text = json.dumps(tomllib.loads(GOOD))
+    assert loaded(tmp_path, text, "some_set.json") == loaded(tmp_path, GOOD)
+    assert "space.0.pipeline" in problems(tmp_path, text.replace("compv3", "compv33"), "some_set.json")
+    assert problems(tmp_path, "[]", "some_set.json") == {"": "a kernel set must be an object, got []"}
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:

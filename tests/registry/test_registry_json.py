@@ -46,6 +46,8 @@ def test_every_registry_comes_back_as_it_was(drawn: dict[Kernel, tuple[str, int 
         assert again == registry
         assert again.kernels == registry.kernels, "the order is part of it"
         assert again.to_json() == registry.to_json() == json.loads(path.read_text(encoding="utf-8"))
+        registry.save(path, full=True)
+        assert tw.Registry.load(path, store) == registry
 
 
 def test_a_document_of_schema_1_is_read(tmp_path: Path) -> None:
@@ -60,7 +62,7 @@ def test_a_document_of_schema_1_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"schema": 3}, "schema is 3, supported are 1, 2"),
+        ({"schema": 4}, "schema is 4, supported are 1, 2, 3"),
         ({"kernels": [{"slug": "gemm-gfx942-x-1", "key": None}]}, "is not a saved registry"),
         ({"kernels": [{"slug": KERNELS[0].slug}]}, "key"),
         ({"kernels": [{"slug": KERNELS[0].slug, "key": 7}]}, "must be a text, got 7"),
@@ -77,6 +79,24 @@ def test_documents_that_are_refused(change: dict[str, Any], said: str, tmp_path:
     (tmp_path / "bad.json").write_text(json.dumps(document))
     with pytest.raises(FileFormatError, match=said):
         tw.Registry.load(tmp_path / "bad.json")
+
+
+def test_a_full_document_has_fields_and_counts(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    built = {KERNELS[0]: artifact(store, KERNELS[0]), KERNELS[1]: failure(KERNELS[1])}
+    document = tw.Registry(KERNELS, built).to_json(full=True)
+    first = document["kernels"][0]
+    assert {"slug", "key", "op", "arch", "config", "resources"} <= set(first)
+    assert first["config"]["pipeline"] == KERNELS[0].config.pipeline  # type: ignore[attr-defined]
+    counts = document["statistics"]
+    assert (counts["kernels"], counts["op"]) == (len(KERNELS), {"gemm": len(KERNELS)})
+    assert counts["state"] == {"built": 1, "failed": 1, "not built": len(KERNELS) - 2}
+    assert counts["arch"]["gfx942"] == 8
+    assert sum(counts["fields"]["gemm"]["dtype_a"].values()) == len(KERNELS)
+    assert counts["fields"]["gemm"]["pipeline"]["compv3"] == 8
+    first["config"]["pipeline"] = "compv4"
+    with pytest.raises(InvalidValueError, match=r"config of .* is not that of its name"):
+        tw.Registry.from_json(document, store)
 
 
 def test_queries(tmp_path: Path) -> None:

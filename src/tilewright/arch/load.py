@@ -23,6 +23,8 @@ from tilewright.base.errors import FileFormatError, FileProblem, KnobError, Unkn
 
 DATA = Path(__file__).parent / "data"
 _NAME = re.compile("gfx[0-9a-f]{3,4}")  # as in `ArchFile`
+# Features that HIP and LLVM append to a name, `gfx942:sramecc+:xnack-`. Kernels are compiled for any value of them.
+_FEATURES = re.compile(r"(:(sramecc|xnack)[+-])+", re.IGNORECASE)
 
 
 def load_file(path: Path) -> Arch:
@@ -89,7 +91,7 @@ def arch_names() -> tuple[str, ...]:
 
 
 def load(name: str, ck: CkApi | None = None) -> Arch:
-    """The GPU with this name, `gfx942`, or with this product name, `MI300X`; not `gfx942:sramecc+`.
+    """The GPU with this name, `gfx942` or `gfx942:sramecc+:xnack-`, or with this product name, `MI300X`.
 
     `ck` is the API of the CK headers that kernels are compiled with; None is that of the headers in use here. The
     function is called for every kernel, so it looks at one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped
@@ -109,16 +111,28 @@ def load(name: str, ck: CkApi | None = None) -> Arch:
 
 
 def find_gpu_name(text: str) -> str:
-    """The name of the GPU that a name or a product name describes: `gfx942` for `MI300X`.
+    """The name of the GPU that a name or a product name describes: `gfx942` for `MI300X` and `GFX942:xnack-`.
 
     Another name that starts with gfx is an error that lists the known ones, as is an unknown product.
     """
     names = arch_names()
-    if isinstance(text, str) and text in names:
-        return text
-    if not isinstance(text, str) or text.lower().startswith("gfx"):
+    if not isinstance(text, str):
+        raise UnknownValueError("arch", text, names)
+    name = cut_features(text)
+    if name in names:
+        return name
+    if name.startswith("gfx"):
         raise UnknownValueError("arch", text, names)
     return find_gpu_of_product(text, {name: load(name).product for name in names})
+
+
+def cut_features(text: str) -> str:
+    """A GPU's name in lower case and without features: `gfx942` for `GFX942:sramecc+:xnack-`.
+
+    A text with other features is only written in lower case: it is no name.
+    """
+    name, colon, _ = text.partition(":")
+    return (name if _FEATURES.fullmatch(text, len(name)) or not colon else text).lower()
 
 
 @functools.cache

@@ -114,6 +114,13 @@ ARCH_PATH: Knob[Path | None] = Knob(
     None,
     "A folder of GPU files (`gfx*.toml`) in addition to the shipped ones.",
 )
+ELEMENTWISE_PATH: Knob[Path | None] = Knob(
+    "TILEWRIGHT_ELEMENTWISE",
+    "folder",
+    _parse_path,
+    None,
+    "A folder of element-wise operations (`*.toml`) for multi_d GEMMs, in addition to CK Tile's.",
+)
 ALLOCATOR: Knob[Path | None] = Knob(
     "TILEWRIGHT_ALLOCATOR",
     "file",
@@ -173,6 +180,7 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     CK_PATH,
     CACHE_DIR,
     ARCH_PATH,
+    ELEMENTWISE_PATH,
     ALLOCATOR,
     JOBS,
     STORE,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import ToolchainError, choose
+from tilewright.base.errors import InvalidValueError, ToolchainError, choose
 from tilewright.base.knobs import ROCM_PATH, TOOLCHAIN, TOOLCHAINS
 from tilewright.building import ck_headers, flags
 from tilewright.building.discover import discover
@@ -35,11 +35,21 @@ _FIND_HIP: tuple[Word, ...] = (*HIP_FORWARD_FLAGS, FolderFile(HIP_FORWARD.name))
 _DEVICE_ONLY = ("--cuda-device-only", "--no-gpu-bundle-output")
 
 
-def make_recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
+def make_recipe(kind: str | None, archs: Sequence[Arch], extra: Sequence[str] = ()) -> CompileRecipe:
     """Make the recipe for `archs` with a kind of toolchain; None means the current one.
 
-    ROCm may be missing on this machine: then the recipe calls the `hipcc` on PATH of the machine that builds.
+    ROCm may be missing on this machine: then the recipe calls the `hipcc` on PATH of the machine that builds. `extra`
+    are further flags of every call that compiles a kernel.
     """
+    for flag in extra:
+        if not flag or not flag.isprintable():
+            raise InvalidValueError(f"a compiler flag is a line of printable characters, got {flag!r}")
+    recipe = _make_plain_recipe(kind, archs)
+    steps = [replace(step, flags=(*step.flags, *extra)) if step.reads_headers else step for step in recipe.steps]
+    return replace(recipe, steps=tuple(steps))
+
+
+def _make_plain_recipe(kind: str | None, archs: Sequence[Arch]) -> CompileRecipe:
     if kind is not None:
         choose("toolchain", kind, TOOLCHAINS)
     found = discover()

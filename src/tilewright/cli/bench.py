@@ -62,7 +62,7 @@ def command(
 ) -> None:
     """Measure kernels on one problem and list the best first.
 
-    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml), or an op with -s.
+    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml, .json), or an op with -s.
     Kernels that are not built are built first. Each result is verified before it counts. On a GPU,
     kernels are sorted by median time. An emulated device has no times, so they are sorted by a
     counter.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from tilewright.registry.registry import Registry
 
 MOST_FAILURES = 20
+# CPU time of one kernel, see `space.MOST_KERNELS`.
+HOURS_PER_KERNEL = 5 / 1000
 
 
 @click.command(
@@ -76,6 +79,7 @@ def command(
     filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
+    tile_engine: Path | None,
     profile: str | None,
     settings: tuple[str, ...],
     slugs: tuple[str, ...],
@@ -90,29 +94,33 @@ def command(
 ) -> None:
     """Compile kernels into the store and link them into a pack.
 
-    KERNELS are preselected sets, kernel-set files (.toml), and kernel names or digests; a kernel name
-    contains its GPU. Or KERNELS is an op: its kernels come from --preselected, --kernel-set or
-    --kernel, from all its preselected sets for the GPU without these options, or with --profile from
-    its space `default`.
+    KERNELS are preselected sets, kernel-set files (.toml, .json), and kernel names or digests; a
+    kernel name contains its GPU. Or KERNELS is an op: its kernels come from --preselected, --kernel-set,
+    --tile-engine or --kernel, from all its preselected sets for the GPU without these options, or
+    with --profile from the profile's own space.
 
     --datatype, --layout and --variants each keep only matching kernels, and so does an option for
     every field of the op, such as --pipeline compv3 mem. -s changes fields of the set. Without a set
     it declares a space of kernels, as in `tilewright space`.
 
     Kernels that are in the store or its remote tier are not compiled again. If a kernel fails, the
-    others are still built; the exit code is then 1, and no pack is written.
+    others are still built; the exit code is then 1, and no pack is written. Before it builds more
+    than 1,000 kernels, the command asks; without a terminal, give --limit.
     """
     from tilewright.building.builder import LIMIT_S
     from tilewright.registry.registry import Registry
 
+    with report_progress(as_json=as_json), report_task("choosing kernels"):
+        asked = read_kernel_arguments(
+            ctx, subjects, filters, preselected, kernel_set, profile, settings, tile_engine=tile_engine
+        )
+        gpus = asked.resolve_gpus(gpu_target)
+        if slugs:
+            kernels = _parse_kernels(asked, gpus, slugs)
+        else:
+            kernels = [kernel for gpu in gpus for kernel in asked.choose_kernels(gpu, limit, bounded=True)]
+    _confirm_number(ctx, len(kernels), limit)
     with report_progress(as_json=as_json, steps=True):
-        with report_task("choosing kernels"):
-            asked = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, profile, settings)
-            gpus = asked.resolve_gpus(gpu_target)
-            if slugs:
-                kernels = _parse_kernels(asked, gpus, slugs)
-            else:
-                kernels = [kernel for gpu in gpus for kernel in asked.choose_kernels(gpu, limit, bounded=True)]
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
         packed = _pack_kernels(registry, pack, pack_name)
     if as_json:
@@ -122,11 +130,24 @@ def command(
     ctx.exit(1 if registry.failures else 0)
 
 
+def _confirm_number(ctx: click.Context, count: int, limit: int | None) -> None:
+    """Ask before so many kernels are built that a field or a filter was probably forgotten."""
+    from tilewright.ops import space
+
+    if limit is not None or count <= space.MOST_KERNELS:
+        return
+    about = f"{count:,} kernels would be built, which takes about {count * HOURS_PER_KERNEL:,.0f} hours of CPU time"
+    if not sys.stdin.isatty():
+        raise InvalidValueError(f"{about}: name a smaller set, filter it, or give --limit {count}")
+    if not click.confirm(f"{about}. Continue?", err=True):
+        ctx.exit(2)
+
+
 def _parse_kernels(asked: KernelArguments, gpus: Sequence[str], slugs: Sequence[str]) -> list[Kernel]:
     """The kernels of --kernel."""
     from tilewright.ops import parse_kernel
 
-    if not asked.is_op or asked.preselected or asked.kernel_set or asked.profile or asked.settings or asked.wanted:
+    if asked.names_kernels or asked.wanted:
         raise InvalidValueError(
             "--kernel names single kernels and cannot be combined with sets, profiles, -s and filters"
         )

@@ -88,6 +88,7 @@ def command(
                 "op": data.op.name,
                 "arch": data.arch.name,
                 "subject": found.subject,
+                "seen": found.seen,
                 "splits": found.to_json(),
                 "worst": [each.to_json() for each in find_worst_choices(found)],
                 "curve": [asdict(point) for point in points],

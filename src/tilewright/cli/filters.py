@@ -58,11 +58,17 @@ def add_filter_options(command: F) -> F:
 
 
 def add_set_options(verb: str) -> Callable[[F], F]:
-    """Add --preselected and --kernel-set. Their help begins with `verb`: "Use", "Choose from"."""
+    """Add --preselected, --kernel-set and --tile-engine. Their help begins with `verb`: "Use", "Choose from"."""
 
     def decorate(command: F) -> F:
         command = click.option(
-            "--kernel-set", type=FILE, metavar="FILE", help=f"{verb} the kernels of a kernel-set file (.toml)."
+            "--tile-engine",
+            type=FILE,
+            metavar="FILE",
+            help=f"{verb} the kernels of a configuration file of CK's tile_engine.",
+        )(command)
+        command = click.option(
+            "--kernel-set", type=FILE, metavar="FILE", help=f"{verb} the kernels of a kernel-set file (.toml, .json)."
         )(command)
         return click.option(
             "--preselected",

@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     help="The folder to write to. Created if needed.",
 )
 @make_gpu_option(
-    "gpu_target", "Generate for this GPU (gfx942, MI300X); `tilewright arch list` lists them.", default=LATE
+    "gpu_target",
+    "Generate for these GPUs (gfx942,MI355X); `tilewright arch list` lists them.",
+    default=LATE,
+    several=True,
 )
 @add_filter_options
 @add_set_options("Use")
@@ -57,7 +60,7 @@ if TYPE_CHECKING:
     "--profile", metavar="NAME", help="Keep only the kernels that an integration needs; `tilewright sets` lists them."
 )
 @make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Write at most N kernels.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Write at most N kernels per GPU.")
 @make_jobs_option("Run N processes in parallel.")
 @click.option("--dry-run", is_flag=True, help="List the kernels and write nothing.")
 @add_json_option
@@ -67,10 +70,11 @@ def command(
     *,
     subjects: tuple[str, ...],
     output_dir: Path,
-    gpu_target: str | None,
+    gpu_target: tuple[str, ...],
     filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
+    tile_engine: Path | None,
     profile: str | None,
     settings: tuple[str, ...],
     limit: int | None,
@@ -80,10 +84,10 @@ def command(
 ) -> None:
     """Write kernel sources into a folder.
 
-    KERNELS are preselected sets, kernel-set files (.toml), and kernel names or digests; a kernel name
-    contains its GPU. Or KERNELS is an op: its kernels come from --preselected or --kernel-set, from
-    all its preselected sets for the GPU without these options, or with --profile from its space
-    `default`.
+    KERNELS are preselected sets, kernel-set files (.toml, .json), and kernel names or digests; a
+    kernel name contains its GPU. Or KERNELS is an op: its kernels come from --preselected, --kernel-set or
+    --tile-engine, from all its preselected sets for the GPU without these options, or with --profile
+    from the profile's own space.
 
     --datatype, --layout and --variants each keep only matching kernels, and so does an option for
     every field of the op, such as --pipeline compv3 mem or --wave-groups 2. These options take
@@ -100,8 +104,11 @@ def command(
 
     with report_progress(as_json=as_json, steps=True):
         with report_task("choosing kernels"):
-            asked = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, profile, settings)
-            chosen = asked.choose_kernels(asked.resolve_gpu(gpu_target), limit, bounded=True)
+            asked = read_kernel_arguments(
+                ctx, subjects, filters, preselected, kernel_set, profile, settings, tile_engine=tile_engine
+            )
+            gpus = asked.resolve_gpus(gpu_target)
+            chosen = {k: name for gpu in gpus for k, name in asked.choose_kernels(gpu, limit, bounded=True).items()}
         kernels = list(chosen)
         workers = jobs or knobs.job_count()
         done = None if dry_run else generate_sources(kernels, output_dir, jobs=workers)

@@ -72,12 +72,12 @@ def find_default_gpu() -> str | None:
 
 
 def resolve_gpu(text: str) -> str:
-    """The name of the GPU that a name or a product name describes: `gfx942` for `MI300X`.
+    """The name of the GPU that a name or a product name describes: `gfx942` for `MI300X` and `GFX942:xnack-`.
 
-    Names that start with gfx are returned as they are: the commands check them.
+    Unknown names that start with gfx are returned as they are: the commands check them.
     """
-    if text.lower().startswith("gfx"):
-        return text
-    from tilewright.arch import find_gpu_name
+    from tilewright.arch import cut_features, find_gpu_name
 
+    if text.lower().startswith("gfx"):
+        return cut_features(text)
     return find_gpu_name(text)

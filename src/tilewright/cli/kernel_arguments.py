@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewright.base.errors import IllegalConfigError, InvalidValueError
+from tilewright.base.events import Notice, emit
 from tilewright.cli.defaults import complete_fields
 from tilewright.cli.filters import resolve_filters
 from tilewright.cli.gpu_option import find_default_gpu
@@ -17,16 +18,18 @@ from tilewright.cli.kernel_choice import (
     apply_settings,
     choose_bounded_kernels,
     choose_kernels,
-    explain_no_kernels,
     find_profile,
     find_sets,
+    read_tile_engine_set,
+    resolve_profile_name,
 )
 from tilewright.cli.named_kernels import NamedKernels, change_kernel, explain_no_gpu, resolve_subjects
+from tilewright.cli.no_kernels import explain_no_kernels
 
 if TYPE_CHECKING:
     from tilewright.ops.kernel import Kernel
     from tilewright.ops.kernel_set import KernelSet
-    from tilewright.ops.op import Op
+    from tilewright.ops.op import Op, Profile
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class KernelArguments:
     profile: str | None
     settings: tuple[str, ...]
     wanted: Mapping[str, tuple[str, ...]]
+    tile_engine: Path | None = None
 
     @property
     def op(self) -> Op:
@@ -48,6 +52,12 @@ class KernelArguments:
     def is_op(self) -> bool:
         """Whether the argument is an op, so that options choose its kernels."""
         return self.subjects[0].is_op
+
+    @property
+    def names_kernels(self) -> bool:
+        """Whether there is more than an op: sets, kernels, or options that name kernels."""
+        options = (self.preselected, self.kernel_set, self.tile_engine, self.profile, self.settings)
+        return not self.is_op or any(options)
 
     def resolve_gpus(self, given: Sequence[str]) -> list[str]:
         """The GPUs of --gpu, else those in the names of the kernels, else the project's default."""
@@ -81,16 +91,20 @@ class KernelArguments:
     def choose_kernels(self, gpu: str, limit: int | None = None, *, bounded: bool = False) -> dict[Kernel, str]:
         """The kernels for a GPU, each with its set. An error if there are none, or too many to build (`bounded`)."""
         profile = find_profile(self.op, self.profile)
-        if self.is_op:
-            sets = find_sets(self.op, gpu, self.preselected, self.kernel_set, profile, self.settings)
-        else:
-            named = (self._make_set(each, gpu) for each in self.subjects)
-            sets = [found for found in named if found is not None]
+        sets = self._find_sets(gpu, profile)
         choose = choose_bounded_kernels if bounded else choose_kernels
         chosen = choose(self.op, gpu, sets, self.wanted, limit, profile)
         if not chosen:
-            raise InvalidValueError(explain_no_kernels(self.op, gpu, self.wanted, self.profile))
+            raise InvalidValueError(explain_no_kernels(self.op, gpu, sets, self.wanted, profile, self.profile))
         return chosen
+
+    def _find_sets(self, gpu: str, profile: Profile | None) -> Sequence[KernelSet]:
+        if self.tile_engine is not None:
+            return [read_tile_engine_set(self.op, self.tile_engine, self.settings, self.wanted)]
+        if self.is_op:
+            return find_sets(self.op, gpu, self.preselected, self.kernel_set, profile, self.settings)
+        named = (self._make_set(each, gpu) for each in self.subjects)
+        return [found for found in named if found is not None]
 
     def _make_set(self, named: NamedKernels, gpu: str) -> KernelSet | None:
         """A set of the named kernels; None if it is a kernel for another GPU."""
@@ -115,6 +129,7 @@ def read_kernel_arguments(
     profile: str | None,
     settings: tuple[str, ...],
     given: Sequence[str] = (),
+    tile_engine: Path | None = None,
 ) -> KernelArguments:
     """Check that the arguments name kernels of one op, and in one way. A `given` field has no default."""
     subjects = resolve_subjects(texts)
@@ -124,14 +139,21 @@ def read_kernel_arguments(
     alone = [each.text for each in subjects if each.is_op]
     if alone and len(subjects) > 1:
         raise InvalidValueError(f"{alone[0]} is an op: give it alone, or only names of its sets and kernels")
-    if not alone and (preselected or kernel_set):
-        option = "--preselected" if preselected else "--kernel-set"
+    sources = {"--preselected": preselected, "--kernel-set": kernel_set, "--tile-engine": tile_engine}
+    named = [option for option, value in sources.items() if value is not None]
+    if len(named) > 1:
+        raise InvalidValueError(f"{' and '.join(named)} exclude each other: give one of them")
+    if named and not alone:
+        option = named[0]
         raise InvalidValueError(f"{texts[0]} and {option} both name kernels: give one of them, or {option} with an op")
     op = subjects[0].op
     wanted = resolve_filters(op, ctx.command, filters)
     if alone and not (preselected or kernel_set or settings):
         wanted |= {name: (value,) for name, value in complete_fields(op, [*given, *wanted]).items()}
-    return KernelArguments(subjects, preselected, kernel_set, profile, settings, wanted)
+    resolved = resolve_profile_name(op, profile)
+    if resolved != profile:
+        emit(Notice(f"receipt {profile} is the profile {resolved}"))
+    return KernelArguments(subjects, preselected, kernel_set, resolved, settings, wanted, tile_engine)
 
 
 def _check_legal(op: Op, kernel: Kernel) -> None:

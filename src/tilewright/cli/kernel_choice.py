@@ -1,10 +1,11 @@
-"""The kernels that a command works on: preselected sets, kernel-set files, tile_engine files."""
+"""The kernels that a command works on: preselected sets, kernel-set files, tile_engine files, profiles."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 def find_set(op: Op, name_or_file: str) -> KernelSet:
     """A preselected set or built-in space by its name, or a kernel-set file by its path."""
-    if name_or_file.endswith(".toml") or "/" in name_or_file:
+    from tilewright.ops.kernel_set import is_kernel_set_path
+
+    if is_kernel_set_path(name_or_file):
         return load_set(op, Path(name_or_file))
     known = {**op.sets(), **op.spaces()}
     found: KernelSet = known[choose(f"set or space of {op.name}", name_or_file, known)]
@@ -60,23 +63,41 @@ def make_set(op: Op, name: str, space: Space) -> KernelSet:
     return KernelSet(name, "", op.name, (), (space,))
 
 
-def read_tile_engine_space(op: Op, path: Path, texts: Iterable[str]) -> Space:
-    """The space of a tile_engine file. Settings give the fields that such a file lacks."""
+def read_tile_engine_set(
+    op: Op, path: Path, texts: Iterable[str], wanted: Mapping[str, tuple[str, ...]] | None = None
+) -> KernelSet:
+    """The kernels of a tile_engine file. Settings and filters give the fields that such a file lacks.
+
+    There is a space for each combination of the values of filters, which may have several.
+    """
+    from tilewright.ops.kernel_set import KernelSet
+
     if "tile_engine" not in op.importers:
-        raise InvalidValueError(f"tile_engine has no files for {op.name}")
+        having = [each.name for each in _list_ops_with_tile_engine()]
+        raise InvalidValueError(f"Tilewright reads tile_engine files of {', '.join(having)}, not of {op.name}")
     read = op.importers["tile_engine"]
     parameters = inspect.signature(read).parameters.values()
     keywords = {p.name: p for p in parameters if p.kind is p.KEYWORD_ONLY}
-    given: dict[str, Any] = {}
+    given: dict[str, list[Any]] = {}
     for name, text in read_settings(texts).items():
         choose("setting for --tile-engine", name, keywords)
-        given[name] = _read_value(op, name, text)
+        given[name] = [_read_value(op, name, text)]
+    for name, values in (wanted or {}).items():
+        if name in keywords:
+            given.setdefault(name, [_read_value(op, name, text) for text in values])
     missing = [n for n, p in keywords.items() if p.default is p.empty and n not in given]
     if missing:
         needed = " ".join(f"-s {name}=…" for name in missing)
         raise InvalidValueError(f"a tile_engine file does not give {', '.join(missing)}: add {needed}")
-    space: Space = read(path, **given)
-    return space
+    rows = itertools.product(*given.values())
+    spaces = tuple(read(path, **dict(zip(given, row, strict=True))) for row in rows)
+    return KernelSet("tile_engine", "", op.name, (), spaces)
+
+
+def _list_ops_with_tile_engine() -> list[Op]:
+    from tilewright.ops import list_ops
+
+    return [op for op in list_ops() if "tile_engine" in op.importers]
 
 
 def _read_value(op: Op, name: str, text: str) -> Any:
@@ -88,9 +109,9 @@ def _read_value(op: Op, name: str, text: str) -> Any:
 
 def make_field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kernel], bool]:
     """A test whether a kernel has one of the values of a field, a shorthand or a property of the config."""
-    if isinstance(getattr(op.config_type, name, None), property):
+    if is_property(op, name):
         return lambda kernel: str(getattr(kernel.config, name)) in texts
-    fields, rows = _read_rows(op, name, texts)
+    fields, rows = read_rows(op, name, texts)
 
     def match_kernel(kernel: Kernel) -> bool:
         return tuple(getattr(kernel.config, field) for field in fields) in rows
@@ -98,7 +119,13 @@ def make_field_filter(op: Op, name: str, texts: Sequence[str]) -> Callable[[Kern
     return match_kernel
 
 
-def _read_rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
+def is_property(op: Op, name: str) -> bool:
+    """Whether a filter is by a property of the config, which follows from its fields."""
+    return isinstance(getattr(op.config_type, name, None), property)
+
+
+def read_rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...], set[tuple[Any, ...]]]:
+    """The fields that a field or shorthand sets, and their values for each text."""
     if name in op.shorthands:
         short = op.shorthands[name]
         return short.fields, {short.row(text) for text in texts}
@@ -107,12 +134,22 @@ def _read_rows(op: Op, name: str, texts: Sequence[str]) -> tuple[tuple[str, ...]
 
 
 def find_profile(op: Op, name: str | None) -> Profile | None:
-    """The profile of that name."""
+    """The profile of that name, or of that alias: a number by which another tool knows it."""
+    resolved = resolve_profile_name(op, name)
+    return None if resolved is None else op.profiles[resolved]
+
+
+def resolve_profile_name(op: Op, name: str | None) -> str | None:
+    """The name of the profile with that name or alias."""
     if name is None:
         return None
     if not op.profiles:
         raise InvalidValueError(f"{op.name} has no profiles: omit --profile")
-    return op.profiles[choose(f"profile of {op.name}", name, op.profiles)]
+    aliases = {alias: each for each, profile in op.profiles.items() for alias in profile.aliases}
+    if name.isdecimal() and name not in aliases:
+        known = ", ".join(f"{alias} ({each})" for alias, each in aliases.items())
+        raise InvalidValueError(f"{op.name} has no profile for receipt {name}. Known receipts: {known}.")
+    return aliases.get(name) or choose(f"profile of {op.name}", name, op.profiles)
 
 
 def find_sets(
@@ -125,10 +162,9 @@ def find_sets(
 ) -> Sequence[KernelSet]:
     """The named set, or all preselected sets of the op for the GPU, with the changes of settings.
 
-    With a profile and no named set it is the op's space `default`. Settings alone declare a space.
+    With a profile and no named set it is the profile's own space, or the op's space `default`. Settings alone declare
+    a space.
     """
-    if preselected is not None and kernel_set is not None:
-        raise InvalidValueError("--preselected and --kernel-set exclude each other: give one of them")
     if settings and preselected is None and kernel_set is None and profile is None:
         return [make_set(op, DECLARED, make_declared_space(op, settings))]
     sets = _find_unchanged_sets(op, arch, preselected, kernel_set, profile)
@@ -142,11 +178,15 @@ def _find_unchanged_sets(
         return [find_set(op, preselected)]
     if kernel_set is not None:
         return [load_set(op, kernel_set)]
-    if profile is not None and DEFAULT in op.spaces():
-        return [op.spaces()[DEFAULT]]
+    if profile is not None and (space := profile.space or DEFAULT) in op.spaces():
+        return [op.spaces()[space]]
     sets = [found for found in op.sets().values() if arch in found.archs]
     if not sets:
-        raise InvalidValueError(f"{op.name} has no preselected set for {arch}: give --preselected or --kernel-set")
+        known = sorted({gpu for found in op.sets().values() for gpu in found.archs}, key=lambda gpu: (len(gpu), gpu))
+        raise InvalidValueError(
+            f"{op.name} has no preselected set for {arch}; it has sets for {', '.join(known) or 'no GPU'}. "
+            "Declare kernels with -s, or give --preselected or --kernel-set."
+        )
     return sets
 
 
@@ -184,28 +224,20 @@ def choose_bounded_kernels(
 ) -> dict[Kernel, str]:
     """Like `choose_kernels`, for commands that write a file per kernel.
 
-    An error if a declared space has so many kernels that a field was probably forgotten, and no limit is given.
+    An error if a space, which lists no GPUs, has so many kernels that a field was probably forgotten, and no limit is
+    given.
     """
     from tilewright.ops import space
 
-    if limit is not None or [(found.name, found.archs) for found in sets] != [(DECLARED, ())]:
+    if limit is not None or all(found.archs for found in sets):
         return choose_kernels(op, arch, sets, wanted, limit, profile)
     most = space.MOST_KERNELS
     chosen = choose_kernels(op, arch, sets, wanted, most + 1, profile)
     if len(chosen) > most:
-        raise InvalidValueError(f"-s declares more than {most:,} kernels: set more fields, or give --limit N")
+        source = "-s declares" if sets[0].name == DECLARED else f"{sets[0].name} has"
+        raise InvalidValueError(f"{source} more than {most:,} kernels: set more fields, or give --limit N")
     return chosen
 
 
 def _is_wanted(profile: Profile, arch: Arch, config: Any) -> bool:
     return profile.wants(config, arch)
-
-
-def explain_no_kernels(op: Op, arch: str, wanted: Mapping[str, tuple[str, ...]], profile: str | None) -> str:
-    """The message if no kernel is left."""
-    wanted = {**wanted, "profile": (profile,) if profile else ()}
-    asked = ", ".join(f"{name} {' or '.join(texts)}" for name, texts in wanted.items() if texts)
-    return (
-        f"none of these {op.name} kernels is legal on {arch}{' with ' if asked else ''}{asked}. "
-        "`tilewright sets` lists the sets; --kernel-set reads your own."
-    )

@@ -123,7 +123,7 @@ def _get_only_value(table: Measurements, column: str) -> str:
 
 
 def print_evaluation(found: Evaluation) -> None:
-    """Print the figures of each split, the evaluated method first."""
+    """Print the figures of each split, the evaluated method first, and whether the problems were new to it."""
     from tilewright.learn.evaluation import METHODS
     from tilewright.learn.report import COLUMNS, format_figures
 
@@ -131,3 +131,4 @@ def print_evaluation(found: Evaluation) -> None:
         print_heading(f"{judged.split.name}: {judged.split.doc}")
         rows = [(name, *format_figures(judged.figures[name])) for name in METHODS]
         print_table(("choice, %", *COLUMNS), rows, numbers=COLUMNS)
+    click.echo(f"\n{found.seen}")

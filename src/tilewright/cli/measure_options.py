@@ -276,8 +276,8 @@ def _find_devices(names: Sequence[str], cluster: str | None) -> tuple[dict[str, 
 def _find_kernels(subjects: Sequence[str], asked: MeasureArguments, archs: Sequence[str]) -> list[Kernel]:
     if not subjects:
         raise InvalidValueError(
-            "no kernels are given: use kernel names or digests, preselected sets, kernel-set files (.toml), or an op "
-            "with -s"
+            "no kernels are given: use kernel names or digests, preselected sets, kernel-set files "
+            "(.toml, .json), or an op with -s"
         )
     named = resolve_subjects(subjects)
     found: dict[Kernel, None] = {}

@@ -47,8 +47,7 @@ class PortfolioInput:
 
     @property
     def has_kernel_options(self) -> bool:
-        named = self.named
-        return not named.is_op or any((named.preselected, named.kernel_set, named.profile, named.settings))
+        return self.named.names_kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +117,7 @@ def command(
     filters: Mapping[str, tuple[str, ...]],
     preselected: str | None,
     kernel_set: Path | None,
+    tile_engine: Path | None,
     profile: str | None,
     settings: tuple[str, ...],
     plot: Path | None,
@@ -140,7 +140,9 @@ def command(
     """
     from tilewright import arch as archs
 
-    named = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, profile, settings)
+    named = read_kernel_arguments(
+        ctx, subjects, filters, preselected, kernel_set, profile, settings, tile_engine=tile_engine
+    )
     op, arch = named.op, archs.load(named.resolve_gpu(arch_name))
     asked = PortfolioInput(files, file_format, measured, named)
     _check_input(asked, plot)

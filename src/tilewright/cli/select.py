@@ -75,6 +75,7 @@ def command(
     text: str,
     preselected: str | None,
     kernel_set: Path | None,
+    tile_engine: Path | None,
     settings: tuple[str, ...],
     limit: int | None,
     build: bool,
@@ -90,9 +91,10 @@ def command(
 ) -> None:
     """Show which kernel is selected for a problem, and why.
 
-    KERNELS are preselected sets, kernel-set files (.toml), and kernel names or digests; a kernel name
-    contains its GPU. Or KERNELS is an op: its kernels come from --preselected or --kernel-set, from a
-    space that -s declares, or from all its preselected sets for the GPU. They need not be built.
+    KERNELS are preselected sets, kernel-set files (.toml, .json), and kernel names or digests; a
+    kernel name contains its GPU. Or KERNELS is an op: its kernels come from --preselected,
+    --kernel-set or --tile-engine, from a space that -s declares, or from all its preselected sets for
+    the GPU. They need not be built.
 
     Kernels that do not support the problem are rejected. The others are ranked by measurements of
     exactly this problem (--tuned), by an estimate that needs no measurements, and by a learned model
@@ -107,7 +109,9 @@ def command(
     with report_progress(as_json=as_json):
         with report_task("choosing kernels"):
             given = [pair.partition("=")[0] for pair in text.split(",")]
-            asked = read_kernel_arguments(ctx, subjects, filters, preselected, kernel_set, None, settings, given)
+            asked = read_kernel_arguments(
+                ctx, subjects, filters, preselected, kernel_set, None, settings, given, tile_engine
+            )
             gpu = asked.resolve_gpu(gpu_target)
             kernels = list(asked.choose_kernels(gpu, limit))
             problem = read_open_problem(asked.op, kernels, text)

@@ -49,10 +49,12 @@ def command(name: str | None, op_name: str | None, as_json: bool) -> None:
 
 
 def _print_profiles(ops: Iterable[Op]) -> None:
-    rows = [(op.name, name, profile.doc) for op in ops for name, profile in op.profiles.items()]
+    rows = [
+        (op.name, name, ", ".join(profile.aliases), profile.doc) for op in ops for name, profile in op.profiles.items()
+    ]
     if rows:
         click.echo()
-        print_table(("op", "profile", "purpose"), rows, whole=("op", "profile"))
+        print_table(("op", "profile", "receipts", "purpose"), rows, whole=("op", "profile"))
 
 
 def _list_members(kernel_set: KernelSet) -> dict[str, list[str]]:

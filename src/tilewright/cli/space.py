@@ -15,7 +15,7 @@ from tilewright.base.events import report_task
 from tilewright.cli.command import FILE, Command, Option
 from tilewright.cli.completion import complete_kernels
 from tilewright.cli.gpu_option import PROJECT, make_gpu_option
-from tilewright.cli.kernel_choice import DECLARED, DEFAULT, apply_settings, find_set, make_set, read_tile_engine_space
+from tilewright.cli.kernel_choice import DECLARED, DEFAULT, apply_settings, find_set, make_set, read_tile_engine_set
 from tilewright.cli.named_kernels import NamedKernels, resolve_subject
 from tilewright.cli.output import add_json_option, format_count, print_heading, print_json, print_table
 from tilewright.cli.progress import PATIENCE_IN_LOGS_S, report_progress
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     cls=Option,
     aliases=("--preselected",),
     metavar="NAME|FILE",
-    help="Use a preselected set, a built-in space (tile_engine_default), or a kernel-set file (.toml).",
+    help="Use a preselected set, a built-in space (tile_engine_default), or a kernel-set file (.toml, .json).",
 )
 @click.option(
     "--tile-engine",
@@ -131,7 +131,7 @@ def _find_kernel_set(
     if set_name is not None:
         return apply_settings(op, find_set(op, set_name), settings)
     if tile_engine is not None:
-        return make_set(op, "tile_engine", read_tile_engine_space(op, tile_engine, settings))
+        return read_tile_engine_set(op, tile_engine, settings)
     if not settings and DEFAULT in op.spaces():
         return find_set(op, DEFAULT)
     return make_set(op, DECLARED, make_declared_space(op, settings))

@@ -69,7 +69,7 @@ def command(
 ) -> None:
     """Measure kernels on problems and keep every result.
 
-    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml), or an op with -s.
+    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml, .json), or an op with -s.
     Each is measured on each problem of its kind, and built while others run. Every result is verified first;
     then it is timed on a GPU, and counted on an emulated device. A replayed device answers from
     records; without KERNELS and problems it replays all of them.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tilewright.registry.registry import Registry
     from tilewright.runtime.device import Device
 
-NUMBERS = ("ulps", "of limit", "instr.", "MFLOP", "KB read", "written", "lines", "conflicts")
+NUMBERS = ("ulps", "max abs", "max rel", "of limit", "instr.", "MFLOP", "KB read", "written", "lines", "conflicts")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def command(
 ) -> None:
     """Run kernels and compare every element with a reference.
 
-    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml), or an op with -s.
+    KERNELS are kernel names or digests, preselected sets, kernel-set files (.toml, .json), or an op with -s.
     Kernels that are not built are built first. Each runs on trials with edge cases: sizes of 1, primes, sizes
     around a tile, tails, splits, padded strides. The tolerance of an element is derived from types
     and sums; it is not a fixed number. "of limit" is the share of the tolerance that was used.
@@ -313,6 +313,8 @@ def _describe_check(check: Check) -> dict[str, Any]:
         "verdict": check.verdict,
         "message": check.message,
         "error_ulps": _to_finite(check.error_ulps),
+        "error_abs": _to_finite(check.error_abs),
+        "error_rel": _to_finite(check.error_rel),
         "share": _to_finite(check.share),
         "bound": check.bound,
         "element_share": _to_finite(check.element_share),
@@ -357,7 +359,7 @@ def _make_row(check: Check, problem: str) -> tuple[Any, ...]:
     verdict = Text(check.verdict, style="green" if check.ok else "bold red")
     if check.counters is None:
         blank = ("·",) * 6
-        errors = ("·", "·") if check.verdict in ("fault", "unsupported") else _format_errors(check)
+        errors = ("·",) * 4 if check.verdict in ("fault", "unsupported") else _format_errors(check)
         return (problem, *errors, *blank, verdict)
     return (problem, *_format_errors(check), *_format_counters(check.counters), verdict)
 
@@ -368,8 +370,8 @@ def _format_problem(check: Check, whole: bool) -> str:
     return format_problem(check.problem, None if whole else check.kernel.config)
 
 
-def _format_errors(check: Check) -> tuple[str, str]:
-    return f"{check.error_ulps:.2f}", f"{check.share:.2f}"
+def _format_errors(check: Check) -> tuple[str, ...]:
+    return f"{check.error_ulps:.2f}", f"{check.error_abs:.2g}", f"{check.error_rel:.2g}", f"{check.share:.2f}"
 
 
 def _format_counters(counters: Counters) -> tuple[str, ...]:

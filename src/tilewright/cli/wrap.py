@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tilewright.base.errors import InvalidValueError
 from tilewright.cli.command import Command, Option
 from tilewright.cli.gpu_option import make_gpu_option
 from tilewright.cli.output import add_json_option, format_count, print_facts, print_json
@@ -18,13 +15,10 @@ from tilewright.cli.progress import report_progress
 from tilewright.cli.verbosity import set_verbosity
 
 if TYPE_CHECKING:
-    from tilewright.codegen.build_files import BuildSystem
     from tilewright.codegen.wrapper_folder import WrapResult
-    from tilewright.codegen.wrappers import Wrapper
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 DEFAULT_LIBRARY = "tilewright_kernels"
-_LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 @click.command(
@@ -60,6 +54,13 @@ _LIBRARY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
     show_default="the current toolchain",
     help="Use the toolchain rocm, pypi or gpu-less.",
 )
+@click.option(
+    "--flag",
+    "flags",
+    multiple=True,
+    metavar="FLAG",
+    help="Add a compiler flag, as --flag=-DNAME. May be repeated.",
+)
 @click.option("--library", default=DEFAULT_LIBRARY, show_default=True, metavar="NAME", help="Build libNAME.so.")
 @click.option("--parallel/--no-parallel", default=True, show_default=True, help="Write several files at once.")
 @click.option("-v", "--verbose", is_flag=True, callback=set_verbosity, help="Print every step and every file.")
@@ -74,6 +75,7 @@ def command(
     generate_makefile: bool,
     arch: tuple[str, ...],
     toolchain: str | None,
+    flags: tuple[str, ...],
     library: str,
     parallel: bool,
     verbose: bool,
@@ -90,32 +92,26 @@ def command(
     Only files that change are written. Files of an earlier run that this one does not need are
     removed; wrappers.json lists the files. Other files are not touched.
     """
-    from tilewright import arch as gpus
     from tilewright.base import knobs
-    from tilewright.building.recipe import make_recipe
-    from tilewright.codegen.wrapper_folder import wrap_kernels
-    from tilewright.codegen.wrappers import choose_gpus, find_wrappers, read_kernel_folder
+    from tilewright.registry.source_folders import wrap
 
-    if not _LIBRARY.fullmatch(library):
-        raise InvalidValueError(f"--library needs a name of letters, digits, '_' and '-', got {library!r}")
-    known = read_kernel_folder(kernel_dir)
-    wrappers = find_wrappers(kernel_dir, pattern, known)
-    archs = [gpus.load(name) for name in choose_gpus(wrappers, known, arch)]
-    asked = _find_build_systems(cmake=generate_cmake, ninja=generate_ninja, make=generate_makefile)
-    jobs = knobs.job_count() if parallel else 1
+    asked = {"cmake": generate_cmake, "ninja": generate_ninja, "make": generate_makefile}
     with report_progress(as_json=as_json):
-        how = make_recipe(toolchain, archs)
-        done = wrap_kernels(wrappers, kernel_dir, output_dir, how, library=library, systems=asked, jobs=jobs)
-    _print(wrappers, done, verbose, as_json)
+        done = wrap(
+            kernel_dir,
+            output_dir,
+            [name for name, wanted in asked.items() if wanted],
+            arch,
+            pattern=pattern,
+            library=library,
+            toolchain=toolchain,
+            flags=flags,
+            jobs=knobs.job_count() if parallel else 1,
+        )
+    _print(done, verbose, as_json)
 
 
-def _find_build_systems(**asked: bool) -> Sequence[BuildSystem]:
-    from tilewright.codegen.build_files import find_build_system
-
-    return [find_build_system(name) for name, wanted in asked.items() if wanted]
-
-
-def _print(wrappers: Sequence[Wrapper], done: WrapResult, verbose: bool, as_json: bool) -> None:
+def _print(done: WrapResult, verbose: bool, as_json: bool) -> None:
     changes = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
     recipe = done.library.recipe
     if as_json:
@@ -125,7 +121,7 @@ def _print(wrappers: Sequence[Wrapper], done: WrapResult, verbose: bool, as_json
                 "library": done.library.file,
                 "gpus": list(recipe.gpus),
                 "compiler": recipe.compiler,
-                "kernels": [{"header": w.header, "wrapper": w.file, "marker": w.marker} for w in wrappers],
+                "kernels": [{"header": w.header, "wrapper": w.file, "marker": w.marker} for w in done.wrappers],
                 "build_files": {system.name: system.file for system in done.systems},
                 **{how: list(names) for how, names in changes.items()},
             }
@@ -133,7 +129,7 @@ def _print(wrappers: Sequence[Wrapper], done: WrapResult, verbose: bool, as_json
         return
     print_facts(
         [
-            ("kernels", f"{len(wrappers):,}"),
+            ("kernels", f"{len(done.wrappers):,}"),
             ("for", ", ".join(recipe.gpus)),
             ("compiler", recipe.compiler),
             ("library", done.library.file),

@@ -30,6 +30,7 @@ class WrapResult:
 
     folder: Path
     library: LibraryTarget
+    wrappers: tuple[Wrapper, ...]
     systems: tuple[BuildSystem, ...]
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
@@ -75,7 +76,7 @@ def wrap_kernels(
     changed += [WRAPPERS_NAME] if write_if_changed(folder / WRAPPERS_NAME, listing) else []
     changed += _write_changed(folder, texts, jobs)
     unchanged = sorted({*texts, WRAPPERS_NAME, HEADERS} - set(changed))
-    return WrapResult(folder, made, kept, tuple(sorted(changed)), tuple(unchanged), removed)
+    return WrapResult(folder, made, tuple(wrappers), kept, tuple(sorted(changed)), tuple(unchanged), removed)
 
 
 def _render_texts(

@@ -62,6 +62,8 @@ class Check:
     error_ulps: float = 0.0  # in ulps of the output's type, see `ReferenceCache.get_ulps`
     element_share: float = 0.0  # the largest ratio of an element's error to its limit: above 1 is wrong
     rms_share: float = 0.0  # the ratio of an output's root mean square error to its limit: above 1 is wrong
+    error_abs: float = 0.0  # the largest absolute error of an element
+    error_rel: float = 0.0  # an output's largest error divided by its largest expected value
     worst: tuple[int, ...] = ()  # the element with the largest share
     counters: Counters | None = None  # of one run, on an emulated device
     later: tuple[Kernel, ...] = ()  # the kernels after the first, if the problem needs several
@@ -90,6 +92,8 @@ class Difference:
     element_share: float = 0.0
     rms_share: float = 0.0
     error_ulps: float = 0.0
+    error_abs: float = 0.0
+    error_rel: float = 0.0
     worst: tuple[int, ...] = ()
     message: str = ""
 
@@ -215,6 +219,8 @@ def _check_problem(subject: _Subject, problem: Any, seed: int) -> Check:
         error_ulps=max(d.error_ulps for d in differences),
         element_share=max(d.element_share for d in differences),
         rms_share=max(d.rms_share for d in differences),
+        error_abs=max(d.error_abs for d in differences),
+        error_rel=max(d.error_rel for d in differences),
         worst=worst.worst,
         counters=runs[-1][1],
     )
@@ -325,9 +331,21 @@ def compare_output(
         element_share=float(share[worst]),
         rms_share=spread.share,
         error_ulps=float((error / ulps).max()),
+        error_abs=float(error.max()),
+        error_rel=_compute_relative_error(error, wanted),
         worst=worst,
         message=message,
     )
+
+
+def _compute_relative_error(error: Floats, wanted: Floats) -> float:
+    """The largest error divided by the largest finite expected value: 0 without errors, infinite if all should be 0.
+
+    Not element by element: an element near 0 may have a large error of its own size and a correct last bit.
+    """
+    most = float(error.max())
+    largest = float(np.max(np.abs(wanted), initial=0.0, where=np.isfinite(wanted)))
+    return most / largest if largest else np.inf if most else 0.0
 
 
 @dataclass(frozen=True, slots=True)

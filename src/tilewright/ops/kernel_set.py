@@ -1,4 +1,4 @@
-"""Kernel sets: named collections of kernels of one op, kept in TOML files.
+"""Kernel sets: named collections of kernels of one op, kept in TOML or JSON files.
 
 A set consists of one or more spaces and the GPUs it is intended for. Its file names the op. The keys of each
 `[[space]]` table are fields of the op's config and the op's shorthands:
@@ -9,6 +9,8 @@ A set consists of one or more spaces and the GPUs it is intended for. Its file n
     [[space]]
     block = ["128x128x32", [256, 128, 32]]  # or {m = [64, 128], n = 64, k = 32}: all combinations
     pipeline = "*"
+
+A JSON file is an object with the same keys; "space" is a list of objects.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import arch as gpus
-from tilewright.base.document_values import format_value
-from tilewright.base.documents import FileProblems, convert_read_errors, read_toml
+from tilewright.base.document_values import expect_table, format_value
+from tilewright.base.documents import FileProblems, convert_read_errors, read_json, read_toml
 from tilewright.base.errors import FileFormatError, InvalidValueError, choose
 from tilewright.base.short_text import cut, format_count
 from tilewright.ops.declaration import STAR, find_grid_columns, find_tile_type, list_values, to_list
@@ -33,6 +35,7 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.space import Axis, Space, SpaceReport, merge_reports
 
+SUFFIXES = (".toml", ".json")
 KEYS = ("op", "name", "doc", "archs", "space")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _LINE = 100  # longer arrays are written with one value per line
@@ -188,11 +191,20 @@ def _check_arch(archs: Sequence[Any], index: int) -> None:
         raise InvalidValueError(f"{archs[index]} is listed twice")
 
 
+def is_kernel_set_path(text: str) -> bool:
+    """Whether a text is the path of a kernel-set file, and not a name."""
+    return text.endswith(SUFFIXES) or "/" in text
+
+
 def load_kernel_set(path: Path | str) -> KernelSet:
-    """Read a kernel-set file. Raises `FileFormatError`, which lists all problems of the file."""
+    """Read a kernel-set file: JSON if its name ends in `.json`, else TOML.
+
+    Raises `FileFormatError`, which lists all problems of the file.
+    """
     path = Path(path)
     with convert_read_errors(path):
-        return _parse_kernel_set(path, read_toml(path))
+        is_json = path.suffix == ".json"
+        return _parse_kernel_set(path, expect_table("a kernel set", read_json(path)) if is_json else read_toml(path))
 
 
 def _parse_kernel_set(path: Path, raw: Mapping[str, Any]) -> KernelSet:

@@ -46,10 +46,16 @@ class Shorthand:
 
 @dataclass(frozen=True)
 class Profile:
-    """The kernels that an integration needs: those for which `wants(config, arch)` holds."""
+    """The kernels that an integration needs: those for which `wants(config, arch)` holds.
+
+    `space` names the op's space of a few hundred such kernels, from which commands choose if you name no set. `aliases`
+    are the numbers of the profile in CK's generators.
+    """
 
     doc: str
     wants: Callable[[Any, Arch], bool]
+    space: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 def _no_entries() -> Mapping[str, Any]:
@@ -75,10 +81,10 @@ class Op:
     `execution` defines how kernels are called and checked; without it they can be built but not run. `problem_readers`
     read files of other tools as lists of problems, by format name, `measurement_readers` as times of its kernels.
     `filters` are additional words by which commands select kernels, next to fields and shorthands: word → field,
-    shorthand or property of the config. `profiles` select kernels by purpose, from the space `default` if the op has
-    one. `report_fields` are the fields whose values reports compare, by the word for them: word → field; without them,
-    reports compare whole kernels. `cost` estimates kernel times; without it kernels are selected in the order of
-    registration. `portfolio` has the kernels from which the op's functions for arrays select.
+    shorthand or property of the config. `profiles` select kernels by purpose, from their own space, else from the space
+    `default` if the op has one. `report_fields` are the fields whose values reports compare, by the word for them: word
+    → field; without them, reports compare whole kernels. `cost` estimates kernel times; without it kernels are selected
+    in the order of registration. `portfolio` has the kernels from which the op's functions for arrays select.
     """
 
     name: str

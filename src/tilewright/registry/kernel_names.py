@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 from tilewright.ops import describe_plugin_failures, list_ops, parse_kernel
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
-from tilewright.ops.kernel_set import KernelSet, load_kernel_set
+from tilewright.ops.kernel_set import KernelSet, is_kernel_set_path, load_kernel_set
 from tilewright.ops.op import Op
 
 # A kernel's digest, or its beginning. Fewer digits would often match several kernels.
@@ -24,7 +24,7 @@ def find_named(text: str) -> Op | KernelSet | Kernel:
     ops = {op.name: op for op in list_ops()}
     if text in ops:
         return ops[text]
-    if text.endswith(".toml") or "/" in text:
+    if is_kernel_set_path(text):
         return load_kernel_set(text)
     shortened = SHORTENED.search(text)
     if shortened is not None or DIGEST.fullmatch(text):

@@ -16,7 +16,7 @@ def describe_members(kernels: Sequence[Kernel], results: Mapping[Kernel, Artifac
     """`10 gemm kernels for gfx942: 8 built, 1 failed, 1 not built`."""
     ops = Counter(kernel.op for kernel in kernels)
     gpus = dict.fromkeys(kernel.arch for kernel in kernels)
-    states = Counter(_describe_state(results.get(kernel)) for kernel in kernels)
+    states = Counter(describe_state(results.get(kernel)) for kernel in kernels)
     listed = " and ".join(f"{count:,} {op}" for op, count in ops.items()) or "0"
     noun = "kernel" if len(kernels) == 1 else "kernels"
     counts = join_counts(*((states[state], state) for state in ("built", "failed", "not built")))
@@ -27,10 +27,11 @@ def list_cells(kernel: Kernel, result: Artifact | Failure | None) -> tuple[objec
     """The cells of a kernel in a table with the columns `CELLS`."""
     resources = result.resources if isinstance(result, Artifact) else ()
     vgprs = max((each.vgprs for each in resources), default=None)
-    return kernel.slug, kernel.op, kernel.arch, _describe_state(result), vgprs
+    return kernel.slug, kernel.op, kernel.arch, describe_state(result), vgprs
 
 
-def _describe_state(result: Artifact | Failure | None) -> str:
+def describe_state(result: Artifact | Failure | None) -> str:
+    """`built`, `failed` or `not built`."""
     if result is None:
         return "not built"
     return "built" if isinstance(result, Artifact) else "failed"

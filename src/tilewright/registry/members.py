@@ -1,22 +1,17 @@
-"""The members of a registry: resolved from spaces, sets and configs, found by their fields, merged, and as JSON.
-
-A file has names, keys, priorities and failures; artifacts are in the store.
-"""
+"""The members of a registry: resolved from spaces, sets and configs, found by their fields, and merged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
 from tilewright import arch as archs
-from tilewright.base.document_values import check_keys, expect_integer, expect_list_items, expect_table, expect_text
 from tilewright.base.errors import IllegalConfigError, InvalidValueError, choose
 from tilewright.base.user_progress import format_duration
 from tilewright.building.compile_costs import estimate_cpu_s
 from tilewright.building.store.artifact import Artifact, Failure
-from tilewright.ops import find_op, kernel_of, parse_kernel
+from tilewright.ops import find_op, kernel_of
 from tilewright.ops.fields import ConfigBase, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kernel_set import KernelSet
@@ -28,9 +23,6 @@ from tilewright.registry.kernel_names import find_named
 _OWN = ("name", "op", "arch", "built")
 # The side that wins if both have different values.
 SIDES = ("mine", "theirs")
-SCHEMA = 2
-# Schema 1 had slug and key of each kernel; a failure was stored by its key only.
-READABLE = (1, SCHEMA)
 Result = Artifact | Failure
 # Kernels as arguments. A text is the name of a set or of a kernel, a digest, or a kernel-set file.
 Kernels = Space | KernelSet | Kernel | ConfigBase | str | Iterable["Kernel | ConfigBase | Space | KernelSet | str"]
@@ -216,58 +208,3 @@ def _raise_conflicts(what: str, conflicts: list[str], prefer: str | None) -> Non
         raise InvalidValueError(
             f"conflicting {what} of {min(conflicts)}{rest}. Pass prefer={' or prefer='.join(map(repr, SIDES))}."
         )
-
-
-@dataclass(frozen=True, slots=True)
-class SavedKernel:
-    """One kernel of a document. A failure is stored in full, an artifact by its key."""
-
-    kernel: Kernel
-    key: str | None
-    priority: int | None
-    failure: Failure | None
-
-
-def to_document(
-    kernels: Sequence[Kernel], results: Mapping[Kernel, Artifact | Failure], priorities: Mapping[Kernel, int]
-) -> dict[str, Any]:
-    """The registry as plain JSON values. Values that are not set are left out."""
-    return {"schema": SCHEMA, "kernels": [_to_entry(k, results.get(k), priorities.get(k)) for k in kernels]}
-
-
-def _to_entry(kernel: Kernel, result: Artifact | Failure | None, priority: int | None) -> dict[str, Any]:
-    entry: dict[str, Any] = {"slug": kernel.slug, "key": None if result is None else result.key}
-    if priority is not None:
-        entry["priority"] = priority
-    if isinstance(result, Failure):
-        entry["failure"] = {"log": result.log, "facts": dict(result.facts)}
-    return entry
-
-
-def read_document(document: Any) -> Iterator[SavedKernel]:
-    """Read a document of this schema or an older one. Raises `InvalidValueError` for other JSON."""
-    known = expect_table("the registry", document)
-    # Checked first: a file of a newer Tilewright may have other keys.
-    schema = expect_integer("schema", known.get("schema"))
-    if schema not in READABLE:
-        raise InvalidValueError(f"schema is {schema}, supported are {', '.join(map(str, READABLE))}")
-    check_keys("the registry", known, ("schema", "kernels"))
-    for entry in expect_list_items("kernels", known["kernels"], expect_table):
-        check_keys("a kernel", entry, ("slug", "key"), () if schema == 1 else ("priority", "failure"))
-        slug, key = expect_text("slug", entry["slug"]), entry["key"]
-        key = None if key is None else expect_text(f"key of {slug}", key)
-        priority = entry.get("priority")
-        priority = None if priority is None else expect_integer(f"priority of {slug}", priority)
-        failed = None if entry.get("failure") is None else _parse_failure(slug, key, entry["failure"])
-        yield SavedKernel(parse_kernel(slug), key, priority, failed)
-
-
-def _parse_failure(slug: str, key: str | None, value: Any) -> Failure:
-    if key is None:
-        raise InvalidValueError(f"{slug} has a failure but no key")
-    failure = expect_table(f"failure of {slug}", value)
-    check_keys(f"the failure of {slug}", failure, ("log", "facts"))
-    facts = expect_table(f"facts of {slug}", failure["facts"])
-    # The first of these is shown to users.
-    expect_list_items(f"errors of {slug}", facts.get("errors", []), expect_text)
-    return Failure(key, expect_text(f"log of {slug}", failure["log"]), facts)

@@ -25,17 +25,15 @@ from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.plan import Plan
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.space import MOST_KERNELS
+from tilewright.registry.document import SavedKernel, read_document, to_document
 from tilewright.registry.member_texts import CELLS, describe_members, list_cells
 from tilewright.registry.members import (
     Kernels,
-    SavedKernel,
     check_side,
     find_kernels,
     merge_priorities,
     merge_results,
-    read_document,
     resolve_kernels,
-    to_document,
 )
 from tilewright.select.bundle import read_bundle
 from tilewright.select.chain import CHAIN, Chain
@@ -270,9 +268,12 @@ class Registry:
         """The fast path of `run` for a problem object, if a call with device tensors has created it."""
         return self._fast_paths.get(id(problem))
 
-    def to_json(self) -> dict[str, Any]:
-        """Names, keys, priorities and failures as plain values. The artifacts stay in the store."""
-        return to_document(self.kernels, self.results, self.priorities)
+    def to_json(self, *, full: bool = False) -> dict[str, Any]:
+        """Names, keys, priorities and failures as plain values. The artifacts stay in the store.
+
+        With `full` also statistics, and of each kernel all config fields and the registers and memory of its build.
+        """
+        return to_document(self.kernels, self.results, self.priorities, full=full)
 
     @classmethod
     def from_json(cls, document: Any, store: Store | None = None) -> Registry:
@@ -287,9 +288,9 @@ class Registry:
         priorities = {each.kernel: each.priority for each in saved if each.priority is not None}
         return cls(tuple(each.kernel for each in saved), results, priorities=priorities)
 
-    def save(self, path: Path | str) -> None:
-        """Write `to_json` to a file."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+    def save(self, path: Path | str, *, full: bool = False) -> None:
+        """Write `to_json` to a file. `load` reads it, `full` or not."""
+        Path(path).write_text(json.dumps(self.to_json(full=full), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str, store: Store | None = None) -> Registry:

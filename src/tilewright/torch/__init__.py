@@ -21,6 +21,7 @@ from tilewright.torch.flash_attention import (  # noqa: E402
 )
 from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
+from tilewright.torch.problem_recorder import RecordedProblems, record_problems  # noqa: E402
 from tilewright.torch.transformers import register_attention  # noqa: E402
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Conv2d",
     "Conv3d",
     "Linear",
+    "RecordedProblems",
     "attention",
     "bmm",
     "cached_attention",
@@ -40,6 +42,7 @@ __all__ = [
     "flash_attn_with_kvcache",
     "linear",
     "mm",
+    "record_problems",
     "register_attention",
     "replace_modules",
 ]

@@ -1,6 +1,7 @@
 """Profiles: the kernels that an integration needs, each a predicate over configs.
 
-They filter a given list of kernels, such as the space `default`: a profile requires features, not tiles.
+They filter a given list of kernels: a profile requires features, not tiles. Without such a list, commands choose from
+the space `profiles`, which has a few tiles only. CK's generators know profiles as receipts, by number.
 """
 
 from __future__ import annotations
@@ -63,23 +64,34 @@ def _is_fp8(config: Config, arch: Arch) -> bool:  # noqa: ARG001
     return config.dtype in FP8
 
 
+# The space from which a profile chooses.
+SPACE = "profiles"
+
 PROFILES: Mapping[str, Profile] = {
     "ck_default": Profile(
         "the kernels of CK Tile's own examples: all types except fp32, which is not used for serving",
         _is_for_ck_default,
+        SPACE,
+        ("0", "1"),
     ),
     "flash": Profile(
         "flash-attention: 16-bit types, LSE always returned, ALiBi as the only bias, dropout, caches, gradients",
         _is_for_flash,
+        SPACE,
+        ("2", "3"),
     ),
     "pytorch": Profile(
         "PyTorch's scaled_dot_product_attention: 16-bit types, LSE for the gradients, an additive mask with a gradient",
         _is_for_pytorch,
+        SPACE,
+        ("4",),
     ),
     "aiter": Profile(
         "aiter, for vLLM and SGLang: 16-bit types, fp8 with bf16 results, soft cap, one-token pages, split keys",
         _is_for_aiter,
+        SPACE,
+        ("100", "200", "300", "400", "600"),
     ),
-    "fp32": Profile("only fp32, to check other kernels", _is_fp32),
-    "fp8": Profile("only 8-bit operands, with any result type", _is_fp8),
+    "fp32": Profile("only fp32, to check other kernels", _is_fp32, SPACE, ("800", "801")),
+    "fp8": Profile("only 8-bit operands, with any result type", _is_fp8, SPACE, ("888",)),
 }

@@ -18,6 +18,7 @@ from tilewright.ops.fields import (
     config_field,
 )
 from tilewright.ops.gemm.kinds import KINDS, preshuffle
+from tilewright.ops.gemm.own_operations import OperationType
 
 VARIANTS = tuple(kind.name for kind in KINDS)
 LAYOUTS = ("rcr", "rrr", "crr", "ccr")
@@ -70,7 +71,7 @@ class Config(ConfigBase):
     )
     split_k: bool = config_fields.make_split_k_field()
     elementwise: str = config_field(
-        ChoiceType(ELEMENTWISE),
+        OperationType(ELEMENTWISE),
         "operation applied to the product and the D tensors",
         tag="op",
         default="PassThrough",

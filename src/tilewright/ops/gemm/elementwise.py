@@ -8,6 +8,7 @@ rounding to nearest has an error of half of it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.arch.number_formats import Floats
+from tilewright.ops.gemm.own_operations import OwnOperation, load_own_operations
 from tilewright.ops.tolerance import Tolerance
 
 ULP = 2.0**-23
@@ -113,6 +115,20 @@ UNARY = {
 }
 
 
+def find_unary(name: str) -> Unary:
+    """The function of an operation: CK Tile's, or one of yours."""
+    return UNARY[name] if name in UNARY else _make_own(load_own_operations()[name])
+
+
+@functools.cache
+def _make_own(operation: OwnOperation) -> Unary:
+    def own_error(x: Floats, y: Floats) -> Floats:  # noqa: ARG001
+        return operation.error_ulps * ULP * np.abs(y) + SMALLEST_NORMAL
+
+    function = operation.import_reference()
+    return Unary(lambda x: np.asarray(function(x), np.float64), operation.slope, own_error)
+
+
 def apply(name: str, product: Floats, ds: Sequence[Floats]) -> Floats:
     """Apply the operation to A·B and the D tensors."""
     if name == "PassThrough":
@@ -120,7 +136,7 @@ def apply(name: str, product: Floats, ds: Sequence[Floats]) -> Floats:
     if name == "MultiDMultiply":
         return math.prod(ds, start=product)
     total = sum(ds, start=product)
-    return total if name == "MultiDAdd" else UNARY[name].apply(total)
+    return total if name == "MultiDAdd" else find_unary(name).apply(total)
 
 
 def compute_error(
@@ -146,7 +162,7 @@ def compute_error(
     if name == "MultiDAdd":
         return summed
     total = sum(ds, start=product)
-    function = UNARY[name]
+    function = find_unary(name)
     # The largest own error within the range of the argument's error.
     result = np.abs(function.apply(total)) + function.slope * summed.limit
     own = function.own_error(np.abs(total) + summed.limit, result)

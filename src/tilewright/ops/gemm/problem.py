@@ -10,6 +10,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.types import declare_type, declare_types, set_problem_types
 from tilewright.ops.fields import ChoiceType
 from tilewright.ops.gemm.config import ELEMENTWISE, LAYOUTS, MAX_D
+from tilewright.ops.gemm.own_operations import OperationType
 from tilewright.ops.problem_field import Derived, IntegerType, ProblemBase, problem_field
 
 _SIZE = IntegerType()
@@ -46,7 +47,7 @@ class Problem(ProblemBase):
         newer=True,
     )
     elementwise: str = problem_field(
-        ChoiceType(ELEMENTWISE), "operation applied to the product and the D tensors", default="PassThrough"
+        OperationType(ELEMENTWISE), "operation applied to the product and the D tensors", default="PassThrough"
     )
     stride_a: int = problem_field(
         _STRIDE, "elements between lines of A", default=0, stands_for=Derived("packed", _LINES["stride_a"])

@@ -12,6 +12,7 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.resources import DOUBLE_LDS, add_bytes, least_steps, list_unbounded_adds
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.gemm.kind import find_kind
+from tilewright.ops.gemm.own_operations import load_own_operations
 from tilewright.ops.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ HEADERS = (
     "ck_tile/ops/epilogue/default_2d_epilogue.hpp",
     "tilewright_gemm_launch.hpp",
 )
+
+
+def _find_own_code(operation: str) -> str:
+    """The C++ code of one of your own operations; empty for CK Tile's."""
+    own = load_own_operations().get(operation)
+    return "" if own is None else own.cpp
 
 
 def make_context(kernel: Kernel) -> dict[str, Any]:
@@ -79,6 +86,7 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "elementwise": config.elementwise,
         "elementwise_cpp": ELEMENTWISE_TYPES.get(config.elementwise, config.elementwise),
         "sums_d": config.elementwise not in TAKES_D,
+        "own_cpp": _find_own_code(config.elementwise),
         "blocks_per_cu": config.blocks_per_cu,
         "loop_adapter": resources.choose_loop_adapter(config),
         "unlooped": resources.UNLOOPED.get(config.pipeline, 0),
