@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code, and the module `keywords` of each op.
+"""Write docs/reference/ and docs/gallery.md from the code, and the module `keywords` of each op.
 
     python tools/make_docs.py            write the files that changed
     python tools/make_docs.py --check    write nothing, fail if a file is stale
@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import click
 
 from api_page import make_api_page
+from gallery_page import PAGE, make_gallery_page
 from gpu_page import make_gpus_page
 from keywords import make_keyword_files
 from markdown_text import format_code, format_page, format_table, wrap_paragraph
@@ -310,6 +311,7 @@ def find_stale(folder: Path) -> dict[Path, str]:
     if ARCH_PATH.get() is not None:
         raise SystemExit(f"{ARCH_PATH.name} is set; unset it: the documents describe the GPUs that are shipped")
     wanted = {folder / name: make() for name, make in PAGES.items()} | make_keyword_files(OPS)
+    wanted[PAGE] = make_gallery_page()
     return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
 
 

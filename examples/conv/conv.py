@@ -1,7 +1,7 @@
 """Convolve images with one call.
 
-`conv` follows `torch.nn.functional.conv2d`. Kernels work on channels that are last in memory, so arrays with the channels
-first are copied; with `layout="channels_last"` nothing is.
+`conv` follows `torch.nn.functional.conv2d`. Kernels work on channels that are last in memory, so arrays with the
+channels first are copied; with `layout="channels_last"` nothing is.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Compute a convolution with a filter of one tap as a plain GEMM.
 
-With stride 1 and no padding, pixels are rows and channels are columns of a matrix. Kernels with `explicit_gemm` use this,
-and reject every other convolution.
+With stride 1 and no padding, pixels are rows and channels are columns of a matrix. Kernels with `explicit_gemm` use
+this, and reject every other convolution.
 """
 
 import ml_dtypes

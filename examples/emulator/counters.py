@@ -30,4 +30,5 @@ for kernel in registry:
     assert counters.matrix_flops == problem.flops
     print(f"{kernel.config.pipeline}, block {kernel.config.block}")
     print(f"  instructions {dict(sorted(counters.instructions.items(), key=lambda each: -each[1]))}")
-    print(f"  {counters.barriers} barriers, {counters.cache_lines} cache lines, {counters.bank_conflict_cycles} conflicts")
+    print(f"  {counters.barriers} barriers, {counters.cache_lines} cache lines")
+    print(f"  {counters.bank_conflict_cycles} cycles of bank conflicts")

@@ -25,9 +25,9 @@ with device, device.recording() as launches:
     plan = registry.plan(problem)
     registry.run(problem, q / 8, k, v, o, lse, d_o)
 for stage, launch in zip(plan.stages, launches, strict=True):
-    grid, counters = launch.grid, launch.counters
-    executed = sum(counters.instructions.values())
-    print(f"{stage.problem.family:10} grid {grid.x} × {grid.y} × {grid.z}, {launch.block.x} threads, {executed:,} instructions")
+    grid = f"{launch.grid.x} × {launch.grid.y} × {launch.grid.z}"
+    executed = sum(launch.counters.instructions.values())
+    print(f"{stage.problem.family:10} grid {grid}, {launch.block.x} threads, {executed:,} instructions")
 for tensor in plan.intermediates:
     print("between:", tensor)
 assert launches[1].counters.matrix_flops >= problem.flops

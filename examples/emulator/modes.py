@@ -1,7 +1,7 @@
 """Run a kernel in fast and in strict mode.
 
-Fast mode applies every effect at once. Strict mode delays loads and runs waves one after another, so that a missing wait
-or barrier gives a wrong result. A correct kernel computes the same in all modes.
+Fast mode applies every effect at once. Strict mode delays loads and runs waves one after another, so that a missing
+wait or barrier gives a wrong result. A correct kernel computes the same in all modes.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Prefer near keys with ALiBi.
 
-Each head subtracts its slope times the distance of query and key from the scores. The kernel computes it from one number
-per head: no bias is stored.
+Each head subtracts its slope times the distance of query and key from the scores. The kernel computes it from one
+number per head: no bias is stored.
 """
 
 import numpy as np

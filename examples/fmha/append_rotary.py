@@ -1,7 +1,7 @@
 """Append new keys and values to a cache, rotated by their position.
 
-`append_to_cache` writes in place, after the tokens that each sequence has. New keys and queries are rotated by the angles
-of their positions; then you call `attention` over the cache.
+`append_to_cache` writes in place, after the tokens that each sequence has. New keys and queries are rotated by the
+angles of their positions; then you call `attention` over the cache.
 """
 
 import numpy as np

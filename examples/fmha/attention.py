@@ -1,7 +1,7 @@
 """Compute causal attention with one call.
 
-Queries, keys and values are (batch, tokens, heads, size). `causal=True` hides later keys: the last query is aligned with
-the last key, so that new queries see all tokens of a longer cache.
+Queries, keys and values are (batch, tokens, heads, size). `causal=True` hides later keys: the last query is aligned
+with the last key, so that new queries see all tokens of a longer cache.
 """
 
 import numpy as np

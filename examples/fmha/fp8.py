@@ -1,7 +1,7 @@
 """Compute attention of 8-bit floating-point numbers.
 
-Queries, keys and values are fp8, and so is the result. Probabilities are rounded to fp8 between the two products, so you
-trade digits for half the memory of fp16.
+Queries, keys and values are fp8, and so is the result. Probabilities are rounded to fp8 between the two products, so
+you trade digits for half the memory of fp16.
 """
 
 import numpy as np

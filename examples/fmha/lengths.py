@@ -23,5 +23,5 @@ for tokens in (5, 17, 64, 65, 130):
         out = tw.attention(q, k, v, causal=True, device=device)
     error = np.abs(out - attend(q, k, v, np.tri(tokens, dtype=bool))).max()
     counters = launches[-1].counters
-    print(f"{tokens:3} tokens: {counters.waves:3} waves, {counters.matrix_flops:9,} matrix operations, {error:.4f} error")
+    print(f"{tokens:3} tokens: {counters.waves:2} waves, {counters.matrix_flops:9,} matrix FLOP, error {error:.4f}")
     assert error < 0.005

@@ -1,7 +1,7 @@
 """Compute sequences of different lengths without padding.
 
-Sequences are packed one after the other, and `cu_seqlens` has the first token of each. Kernels of mode `group` take them
-in one launch.
+Sequences are packed one after the other, and `cu_seqlens` has the first token of each. Kernels of mode `group` take
+them in one launch.
 """
 
 import numpy as np
@@ -18,9 +18,8 @@ rng = np.random.default_rng(0)
 q, k, v = (rng.standard_normal((starts[-1], 2, 64)).astype(np.float16) for _ in range(3))
 
 with tw.options(device="emulated:gfx942", pool=[kernel]):
-    out, _ = tw.attention(
-        q, k, v, causal=True, return_lse=True, cu_seqlens_q=starts, cu_seqlens_k=starts, max_seqlen_q=70, max_seqlen_k=70
-    )
+    packed = {"cu_seqlens_q": starts, "cu_seqlens_k": starts, "max_seqlen_q": 70, "max_seqlen_k": 70}
+    out, _ = tw.attention(q, k, v, causal=True, return_lse=True, **packed)
 
 for start, length in zip(starts, lengths, strict=False):
     part = slice(start, start + length)

@@ -1,7 +1,7 @@
 """Compute prompts over a cache that lists single tokens.
 
-`batch_prefill` reads a list of token numbers for each sequence, as SGLang and FlashInfer keep them: `page_starts` has the
-first entry of each sequence in `page_list`.
+`batch_prefill` reads a list of token numbers for each sequence, as SGLang and FlashInfer keep them: `page_starts` has
+the first entry of each sequence in `page_list`.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Keep the first tokens visible in a sliding window.
 
-Sinks are first keys that the window never hides. Their number is compiled into the kernel; a kernel without them rejects
-the problem.
+Sinks are first keys that the window never hides. Their number is compiled into the kernel; a kernel without them
+rejects the problem.
 """
 
 from dataclasses import replace

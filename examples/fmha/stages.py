@@ -1,7 +1,7 @@
 """See the kernels that a problem needs, one after another.
 
-A gradient takes three kernels. Each stage is a problem of its own, whose best kernel is chosen by itself. `fits` explains
-why a kernel is not among the choices.
+A gradient takes three kernels. Each stage is a problem of its own, whose best kernel is chosen by itself. `fits`
+explains why a kernel is not among the choices.
 """
 
 import tilewright as tw

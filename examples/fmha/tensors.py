@@ -1,7 +1,7 @@
 """See which tensors an attention problem reads and writes.
 
-The same function answers for every kind of attention: plain, packed, over pages, and the gradient. `run` takes the inputs
-in this order.
+The same function answers for every kind of attention: plain, packed, over pages, and the gradient. `run` takes the
+inputs in this order.
 """
 
 import tilewright as tw

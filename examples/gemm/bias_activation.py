@@ -1,7 +1,7 @@
 """Add a bias and apply an activation in the same kernel.
 
-A linear layer keeps its weights as (outputs, inputs). `w.T` is a view, and no copy is made: the kernel reads B column by
-column. Bias and activation are part of the kernel, so the result is written once.
+A linear layer keeps its weights as (outputs, inputs). `w.T` is a view, and no copy is made: the kernel reads B column
+by column. Bias and activation are part of the kernel, so the result is written once.
 """
 
 import numpy as np

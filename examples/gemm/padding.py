@@ -1,7 +1,7 @@
 """Compute sizes that a kernel does not support.
 
-A kernel without padding needs whole blocks. The error lists the reasons; with `pad=True` a larger problem is computed in
-copies with zeros, and the result is cut. Nothing is padded unless you ask for it.
+A kernel without padding needs whole blocks. The error lists the reasons; with `pad=True` a larger problem is computed
+in copies with zeros, and the result is cut. Nothing is padded unless you ask for it.
 """
 
 import numpy as np

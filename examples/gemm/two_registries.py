@@ -15,7 +15,7 @@ singles = tw.build(tw.gemm.space(dtype="fp32", layout=["rrr", "rcr"], block=(32,
 
 both = halves.merge(singles)
 print(repr(both))
-print("fp32:", len(both.find(dtype="fp32")), " rcr:", len(both.find(layout="rcr")), " built:", len(both.find(built=True)))
+print(f"{len(both.find(dtype='fp32'))} in fp32, {len(both.find(layout='rcr'))} of layout rcr")
 for dtype in ("fp16", "fp32"):
     problem = tw.gemm.Problem(m=64, n=64, k=64, dtype=dtype, layout="rcr")
     print(dtype, both.select(problem).best.kernel.config.block)

@@ -1,7 +1,7 @@
 """Correct the estimate with a learned model.
 
-A bundle is a trained model in a folder. One for forward convolutions in bf16 on gfx950 comes with Tilewright and is used
-automatically; `with_bundles()` without arguments selects by the estimate alone.
+A bundle is a trained model in a folder. One for forward convolutions in bf16 on gfx950 comes with Tilewright and is
+used automatically; `with_bundles()` without arguments selects by the estimate alone.
 """
 
 import tilewright as tw

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import tilewright as tw
 
-name = "gemm-gfx942-standard-fp16-fp16-fp32-fp16-rcr-b128x128x32-w2x2x1-i32x32x16-compv3-intrawave-cshuffle-9a6900b412ca"
+name = "gemm-gfx942-standard-fp16-fp16-fp32-fp16-rcr-b64x64x32-w2x2x1-i16x16x16-mem-intrawave-cshuffle-05c83eb053da"
 kernel = tw.parse_kernel(name)
 config = kernel.config
 print(kernel.op, kernel.arch, config.dtype_a, config.layout, config.block, config.pipeline)
@@ -19,6 +19,8 @@ print("with one more field:", padded.slug.removeprefix(name[:-12]))
 assert tw.parse_kernel(padded.slug) == padded
 
 try:
-    tw.parse_kernel(name.replace("b128x128x32", "b256x128x32"))
+    tw.parse_kernel(name.replace("b64x64", "b64x128"))
 except tw.TilewrightError as error:
-    print("changed by hand:", str(error).partition(".")[0])
+    print("changed by hand:", str(error).partition(":")[0])
+else:
+    raise AssertionError("the digest does not belong to these fields")

@@ -1,6 +1,7 @@
 """Train a convolution: forward, and both gradients.
 
-`tilewright.torch.Conv2d` takes the place of `torch.nn.Conv2d`. Tensors in the memory format channels_last are not copied.
+`tilewright.torch.Conv2d` takes the place of `torch.nn.Conv2d`. Tensors in the memory format channels_last are not
+copied.
 """
 
 import torch

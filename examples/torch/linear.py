@@ -1,7 +1,7 @@
 """Train a linear layer.
 
-`tilewright.torch.Linear` takes the place of `torch.nn.Linear`: the product, both gradients and the sum of the bias run on
-Tilewright's kernels. Tensors in host memory are computed by an emulated GPU inside `emulate`.
+`tilewright.torch.Linear` takes the place of `torch.nn.Linear`: the product, both gradients and the sum of the bias run
+on Tilewright's kernels. Tensors in host memory are computed by an emulated GPU inside `emulate`.
 """
 
 import torch
