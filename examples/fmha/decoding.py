@@ -23,12 +23,9 @@ registry = tw.build(configs, arch="gfx942")
 pages, page_size, heads, head = 8, 64, 2, 64
 lengths = np.array([70, 130], np.int32)
 table = np.array([[5, 2, 0], [1, 7, 4]], np.int32)  # which pages a sequence has, in order
-cache = {
-    "batch": 2, "heads": heads, "seqlen_q": 1, "seqlen_k": 3 * page_size, "hdim_q": head, "page_size": page_size,
-    "pages": pages, "dtype": "fp16",
-}  # fmt: skip
-append = fmha.Problem(family="appendkv", seqlen_new=1, rotary="half", **cache)
-attend = fmha.Problem(family="forward", num_splits=3, **cache)
+cache = {"dtype": "fp16", "batch": 2, "heads": 2, "seqlen_q": 1, "seqlen_k": 192, "hdim_q": 64, "page_size": 64}
+append = fmha.Problem(family="appendkv", seqlen_new=1, rotary="half", pages=8, **cache)
+attend = fmha.Problem(family="forward", num_splits=3, pages=8, **cache)
 
 rng = np.random.default_rng(0)
 k, v = (rng.standard_normal((pages, page_size, heads, head)).astype(np.float16) for _ in range(2))

@@ -8,7 +8,7 @@ import tilewright as tw
 
 registry = tw.Registry.of("decode", "gfx942")
 times = {}
-for splits in (1, 2, 4, 8, 16, 32):
+for splits in (1, 4, 8, 16, 32, 64):
     problem = tw.fmha.Problem(
         family="forward", dtype="fp16", batch=1, heads=32, kv_heads=8, seqlen_q=1, seqlen_k=16384, hdim_q=128,
         mask="bottom_right", num_splits=splits,

@@ -1,7 +1,7 @@
 """See the kernels that a problem needs, one after another.
 
-A gradient takes three kernels. Each stage is a problem of its own, whose best kernel is chosen by itself. `fits`
-explains why a kernel is not among the choices.
+A gradient takes three kernels. Each stage is a problem of its own, whose best kernel is chosen by itself. The
+others are rejected with reasons.
 """
 
 import tilewright as tw
@@ -17,6 +17,6 @@ for stage in selection.stages:
 total = sum(stage.best.us for stage in selection.stages)
 print(f"{problem.flops / total / 1e6:.0f} TFLOPS expected")
 
-rejected = selection.stages[1].rejected[0]
+rejected = next(each for each in selection.stages[1].rejected if each.kernel.config.family == "dq_dk_dv")
 print("not among them:", rejected.kernel.digest, "because", rejected.reasons[0])
 assert [stage.problem.family for stage in selection.stages] == ["dot_do_o", "dq_dk_dv", "convert_dq"]

@@ -30,5 +30,5 @@ with torch.no_grad():
     expected = model.float()(input_ids=tokens, use_cache=False).logits
 
 error = ((logits.float() - expected).norm() / expected.norm()).item()
-print(f"logits {tuple(logits.shape)}, relative error {error:.4f}")
-assert error < 0.02
+print(f"logits {tuple(logits.shape)}, relative error {'below' if error < 0.01 else 'above'} 1 %")
+assert error < 0.01
