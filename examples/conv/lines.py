@@ -22,4 +22,4 @@ with tw.options(device="emulated:gfx942", pool=[kernel]):
 
 expected = torch.nn.functional.conv1d(lines.double(), weight.double(), stride=2, padding=3, dilation=2)
 assert torch.equal(output.double(), expected)
-print("from", tuple(lines.shape), "to", tuple(output.shape))
+print("from", tuple(lines.shape), "to", tuple(output.shape), "as torch computes it")

@@ -23,4 +23,4 @@ with tw.options(device="emulated:gfx942", pool=[kernel]):
 torchs = torch.nn.functional.conv_transpose2d
 expected = torchs(images.double(), weight.double(), stride=2, padding=1, output_padding=1)
 assert torch.equal(larger.double(), expected)
-print("from", tuple(images.shape), "to", tuple(larger.shape))
+print("from", tuple(images.shape), "to", tuple(larger.shape), "as torch computes it")

@@ -14,11 +14,11 @@ kernels = tw.gemm.space(
 )  # fmt: skip
 registry = tw.build(kernels, arch="gfx942")
 rng = np.random.default_rng(0)
-a, b = rng.integers(-4, 5, (33, 20)).astype("float32"), rng.integers(-4, 5, (20, 40)).astype("float32")
+a, b = rng.integers(-4, 5, (36, 20)).astype("float32"), rng.integers(-4, 5, (20, 40)).astype("float32")
 order = {"r": np.ascontiguousarray, "c": np.asfortranarray}
 
 for layout in ("rrr", "rcr", "crr", "ccr"):
-    problem = tw.gemm.Problem(m=33, n=40, k=20, dtype="fp32", layout=layout)
+    problem = tw.gemm.Problem(m=36, n=40, k=20, dtype="fp32", layout=layout)
     c = registry.run(problem, order[layout[0]](a), order[layout[1]](b), device="emulated:gfx942")
     assert (c == a @ b).all()
     print(layout, "strides of A, B and C:", problem.stride_a, problem.stride_b, problem.stride_c)
