@@ -12,6 +12,7 @@ source = tw.render(kernel)
 lines = source.text.splitlines()
 print(kernel.slug)
 print(f"{len(lines)} lines, with", ", ".join(name for name in sorted(source.files) if "gemm" in name))
+assert source.text == tw.render(kernel).text
 start = next(number for number, line in enumerate(lines) if "Shape = " in line)
 print("\n".join(line.strip() for line in lines[start : start + 4]))
 

@@ -29,7 +29,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 measured = sum(len(each.us) for each in tuned.problems)
 print(f"{measured} of {sum(map(len, recorded.values()))} kernels and problems were measured")
-for each in tuned.problems:
+for each in sorted(tuned.problems, key=lambda each: each.problem.m):
     best, winner = min(recorded[each.problem]), each.winner.us
     print(f"m = {each.problem.m}: the winner takes {winner:.1f} µs, the best of all {best:.1f}")
     assert winner <= 1.1 * best

@@ -27,13 +27,20 @@ PURE = {
 }
 # Those of which CI does not build the kernels.
 DEEP = {"conv/backward_weight.py"}
+# A search starts a process for each round.
+SLOW = {"sweep/tune_on_budget.py"}
 # Packages and programs in C, which other tests build.
 OTHERS = ("pack", "rescale")
 
 
+def list_marks(example: Example) -> list[pytest.MarkDecorator]:
+    marks = [(DEEP, pytest.mark.deep), (SLOW, pytest.mark.slow)]
+    return [mark for names, mark in marks if example.name in names]
+
+
 def list_cases(*, pure: bool) -> list[object]:
     return [
-        pytest.param(each, id=each.name, marks=[pytest.mark.deep] if each.name in DEEP else [])
+        pytest.param(each, id=each.name, marks=list_marks(each))
         for each in list_examples()
         if (each.name in PURE) == pure
     ]
