@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code, docs/coverage.md from its table, and the module `keywords` of each op.
+"""Write docs/reference/ and docs/gallery.md from the code, docs/coverage.md, and the module `keywords` of each op.
 
     python tools/make_docs.py            write the files that changed
     python tools/make_docs.py --check    write nothing, fail if a file is stale
@@ -19,6 +19,8 @@ import click
 from api_page import make_api_page
 from coverage_page import PAGE as COVERAGE
 from coverage_page import make_coverage_page
+from gallery_page import PAGE as GALLERY
+from gallery_page import make_gallery_page
 from gpu_page import make_gpus_page
 from keywords import make_keyword_files
 from markdown_text import format_code, format_page, format_table, wrap_paragraph
@@ -314,6 +316,7 @@ def find_stale(folder: Path) -> dict[Path, str]:
     wanted = {folder / name: make() for name, make in PAGES.items()} | make_keyword_files(OPS)
     if folder == FOLDER:
         wanted[COVERAGE] = make_coverage_page()
+        wanted[GALLERY] = make_gallery_page()
     return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}
 
 

@@ -15,6 +15,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from gallery_page import find_anchor
+
 ROOT = Path(__file__).parent.parent
 # Files in the root of the repository, and their pages.
 ROOT_PAGES = {
@@ -24,13 +26,9 @@ ROOT_PAGES = {
     "SECURITY.md": "security.md",
     "LICENSE": "license.md",
 }
-TITLES = {
-    "conv": "Examples: convolution",
-    "fmha": "Examples: attention",
-    "pack": "Examples: C and C++",
-    "run": "Examples: run and verify",
-    "sweep": "Examples: sweep and tune",
-}
+# Folders of examples with a page of their own. Python programs are in the gallery.
+TITLES = {"pack": "Examples: C and C++"}
+GALLERY = "gallery.md"
 LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".toml": "toml", ".txt": "cmake"}
 
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s]+)(?=\))")
@@ -99,6 +97,8 @@ def _find_page(path: str) -> tuple[str, str]:
     if folder == "docs":
         return rest, ""
     if folder == "examples":
+        if found := find_anchor(rest):
+            return GALLERY, f"#{found}"
         name, _, file = rest.partition("/")
         anchor = re.sub(r"[^\w-]", "", file.lower())
         return f"examples/{name}.md", f"#{anchor}" if file and file != "README.md" else ""

@@ -1,4 +1,7 @@
-"""The gradient of a convolution by its input. The filter has a dilation of 2: its taps are two pixels apart."""
+"""Run the gradient of a dilated convolution with respect to its input, with a registry.
+
+The taps of the filter are two pixels apart. Tensors have a dimension for the groups: n, h, w, g, c/g.
+"""
 
 import numpy as np
 
@@ -6,8 +9,8 @@ import tilewright as tw
 from tilewright import grouped_conv
 
 kernels = grouped_conv.space(
-    direction="backward_data", ndim=2, dtype="fp16", block=[(64, 64, 32)], waves=[(2, 2, 1)], mma=[(16, 16, 32)],
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle", vector=[(8, 8, 8)],
+    direction="backward_data", ndim=2, dtype="fp16", block=[(64, 64, 32)], waves=[(2, 2, 1)], mma=[(16, 16, 16)],
+    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle", vector=[(4, 8, 8)],
 )  # fmt: skip
 registry = tw.build(kernels, arch="gfx942")
 
@@ -23,7 +26,7 @@ with tw.Device("emulated:gfx942"):
     print(registry.plan(problem).describe())
     grad_input = registry.run(problem, grad_output, weight)
 
-# What it should be: each tap gives the gradient of an output back to the pixel that it saw.
+# The expected result: each tap gives the gradient of an output back to the pixel that it saw.
 padded = np.zeros((2, 16, 16, 2, 16))
 for y, x in np.ndindex(3, 3):
     seen = padded[:, 2 * y : 2 * y + 12, 2 * x : 2 * x + 12]

@@ -1,6 +1,7 @@
-"""The gradient of a convolution by its weights: a sum over all pixels, split into four parts.
+"""Split the gradient of weights into four parts, added in fp32.
 
-The parts are added atomically, as fp32 in a workspace (two_stage); then a second kernel converts them to fp16.
+The gradient is a sum over all pixels. The parts are added atomically, as fp32 in a workspace (two_stage); then a second
+kernel converts them to fp16.
 """
 
 import numpy as np
@@ -35,7 +36,7 @@ with tw.Device("emulated:gfx942"):
     print(registry.plan(problem).describe())
     grad_weight = registry.run(problem, grad_output, image)
 
-# What it should be: each tap's weights meet what it saw, at all pixels, with the gradient of the output there.
+# The expected result: each tap's weights meet what it saw, at all pixels, with the gradient of the output there.
 padded = np.pad(image.astype(float), [(0, 0), (2, 0), (2, 0), (0, 0), (0, 0)])
 expected = np.zeros((2, 24, 3, 3, 16))  # g, k/g, y, x, c/g
 for y, x in np.ndindex(3, 3):

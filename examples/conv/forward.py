@@ -1,4 +1,7 @@
-"""A convolution with stride 2, and channels that the kernel's vectors do not divide: the plan says what it pads."""
+"""Pad channels that the vectors of a kernel do not divide.
+
+A registry runs a convolution with stride 2 and groups of 12 and 20 channels. The plan shows what it pads.
+"""
 
 import numpy as np
 
@@ -23,7 +26,7 @@ with tw.Device("emulated:gfx942"):
     print(registry.plan(problem, pad=True).describe())
     output = registry.run(problem, image, weight, pad=True)
 
-# What it should be: each tap of the filter sees every second pixel, and multiplies it with a matrix of weights.
+# The expected result: each tap of the filter sees every second pixel, and multiplies it with a matrix of weights.
 padded = np.pad(image.astype(float), [(0, 0), (1, 1), (1, 1), (0, 0), (0, 0)])
 expected = np.zeros((2, 8, 8, 2, 20))  # n, h, w, g, k/g
 for y, x in np.ndindex(3, 3):

@@ -1,21 +1,21 @@
-"""One step of decoding: the new token goes to a cache of pages, rotated; then attention over the cache, in parts."""
+"""Decode one token: append it to a cache of pages, then compute attention in parts.
+
+The registry has three kernels: one appends and rotates, one computes parts of the keys, one combines them.
+"""
 
 import numpy as np
 
 import tilewright as tw
 from tilewright import fmha
 
-halves = {"mode": "batch", "dtype": "fp16"}
+same = {"mode": "batch", "dtype": "fp16"}
+tile = "64x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16"
 configs = [
-    fmha.Config(
-        family="appendkv", pipeline="appendkv", block="64x64x64x64", rotary="half", paged=True, pad_q=True, pad_k=True,
-        **halves,
+    fmha.config(
+        family="appendkv", pipeline="appendkv", block="64x64x64x64", rotary="half", paged=True, pads="lengths", **same
     ),
-    fmha.Config(
-        family="splitkv", pipeline="qr", block="64x64x32x64x32x64", waves="4x1x1x4x1x1", mma="16x16x16x16x16x16",
-        paged=True, uneven_splits=True, pad_q=True, pad_k=True, **halves,
-    ),
-    fmha.Config(family="combine", pipeline="combine", block="32x64", log_max_splits=3, pad_q=True, **halves),
+    fmha.config(family="splitkv", pipeline="qr", tile=tile, paged=True, uneven_splits=True, pads="lengths", **same),
+    fmha.config(family="combine", pipeline="combine", block="32x64", log_max_splits=3, pad_q=True, **same),
 ]  # fmt: skip
 registry = tw.build(configs, arch="gfx942")
 
@@ -23,12 +23,9 @@ registry = tw.build(configs, arch="gfx942")
 pages, page_size, heads, head = 8, 64, 2, 64
 lengths = np.array([70, 130], np.int32)
 table = np.array([[5, 2, 0], [1, 7, 4]], np.int32)  # which pages a sequence has, in order
-cache = {
-    "batch": 2, "heads": heads, "seqlen_q": 1, "seqlen_k": 3 * page_size, "hdim_q": head, "page_size": page_size,
-    "pages": pages, "dtype": "fp16",
-}  # fmt: skip
-append = fmha.Problem(family="appendkv", seqlen_new=1, rotary="half", **cache)
-attend = fmha.Problem(family="forward", num_splits=3, **cache)
+cache = {"dtype": "fp16", "batch": 2, "heads": 2, "seqlen_q": 1, "seqlen_k": 192, "hdim_q": 64, "page_size": 64}
+append = fmha.Problem(family="appendkv", seqlen_new=1, rotary="half", pages=8, **cache)
+attend = fmha.Problem(family="forward", num_splits=3, pages=8, **cache)
 
 rng = np.random.default_rng(0)
 k, v = (rng.standard_normal((pages, page_size, heads, head)).astype(np.float16) for _ in range(2))
@@ -37,14 +34,13 @@ angle = np.outer(np.arange(3 * page_size), 10000.0 ** (-np.arange(0, head, 2) / 
 cos, sin = np.cos(angle).astype(np.float16), np.sin(angle).astype(np.float16)
 
 
-def rotated(x: np.ndarray, position: int) -> np.ndarray:
-    """Halves of a head rotated into each other."""
+def rotated(x, position):
     low, high = x[..., : head // 2].astype(float), x[..., head // 2 :].astype(float)
     c, s = cos[position].astype(float), sin[position].astype(float)
     return np.concatenate([low * c - high * s, high * c + low * s], axis=-1)
 
 
-# What it should be: each sequence's tokens in order, with the new one behind them.
+# The expected result: the tokens of each sequence in order, and the new one after them.
 expected = np.zeros((2, 1, heads, head))
 for i, length in enumerate(lengths):
     keys = np.concatenate([k[table[i]].reshape(-1, heads, head)[:length], rotated(k_new[i], length)])
@@ -54,8 +50,6 @@ for i, length in enumerate(lengths):
     expected[i] = np.einsum("hqk,khd->qhd", weights / weights.sum(-1, keepdims=True), values.astype(float))
 
 with tw.Device("emulated:gfx942"):
-    for tensor in fmha.OP.execution.tensors(append):
-        print(tensor.name, tensor.shape, "updated" if tensor.updated else "")
     q, k, v = registry.run(append, k_new, v_new, lengths, table, cos, sin, out=(q, k, v))
     print(registry.plan(attend).describe())
     o = registry.run(attend, q, k, v, lengths + 1, table)

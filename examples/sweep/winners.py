@@ -1,6 +1,7 @@
-"""From measured times to a choice: the fastest kernel of each problem, as a table that selection asks first.
+"""Select the kernels that were measured to be the fastest.
 
-The times are made up: a sweep on a GPU would have journalled them.
+A tuned table has the winner of each problem, and selection asks it first. The times are made up: a sweep on a GPU would
+have recorded them.
 """
 
 import tilewright as tw

@@ -1,56 +1,115 @@
-"""The programs in examples do what they say."""
+"""The programs in examples print what the gallery shows, and are short.
+
+`pytest tests/docs/test_examples.py --update-golden` writes their output anew; then run `make docs`.
+"""
 
 from __future__ import annotations
 
-import subprocess
+import contextlib
+import contextvars
+import io
+import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
-from built_kernels import with_store
+from ci_kernels import STORE
+from gallery_page import EXAMPLES, OUTPUTS, Example, list_examples
+from tilewright.base import knobs
 
-pytestmark = pytest.mark.compile
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
-# The last line that each prints.
-SAID = {
-    "conv/backward_data.py": "grad_input is 2 × 12 × 12 × 2 × 16, largest error",
-    "conv/backward_weight.py": "grad_weight is 2 × 24 × 3 × 3 × 16, largest error",
-    "conv/forward.py": "output is 2 × 8 × 8 × 2 × 20, largest error",
-    "fmha/decoding.py": "o is 2 × 1 × 2 × 64, largest error",
-    "fmha/training.py": "largest errors o 0.0",
-    "run/gemm.py": "C is 128 × 192, largest error",
-    "run/torch_tensors.py": "torch.bfloat16, largest value",
-    "run/verify_a_set.py": "all right",
-    "run/missing_barrier.py": "without barrier, strict: WRONG",
-    "sweep/emulated.py": "8 of 8 results are right",
-    "sweep/winners.py": "measured 231 µs for exactly this problem",
+MOST_LINES = 60
+# Examples that need no compiler. All others use the kernels of tests/ci_kernels.txt.
+PURE = {
+    *(each.name for each in list_examples() if each.topic == "select"),
+    *("conv/gemm_inside.py", "fmha/splits.py", "fmha/stages.py", "fmha/tensors.py"),
+    *("sweep/query.py", "sweep/tune_on_budget.py", "sweep/winners.py"),
 }
+# Those of which CI does not build the kernels.
+DEEP = {"conv/backward_weight.py"}
+# A search starts a process for each round.
+SLOW = {"sweep/tune_on_budget.py"}
+# Packages and programs in C, which other tests build.
+OTHERS = ("pack", "rescale")
 
 
-# A package, written by `tilewright new-op`: see tests/codegen/test_op_folder.py and tests/compile/test_new_op.py.
-PACKAGE = EXAMPLES / "rescale"
+def list_marks(example: Example) -> list[pytest.MarkDecorator]:
+    marks = [(DEEP, pytest.mark.deep), (SLOW, pytest.mark.slow)]
+    return [mark for names, mark in marks if example.name in names]
+
+
+def list_cases(*, pure: bool) -> list[object]:
+    return [
+        pytest.param(each, id=each.name, marks=list_marks(each))
+        for each in list_examples()
+        if (each.name in PURE) == pure
+    ]
+
+
+@pytest.mark.parametrize("example", list_cases(pure=True))
+def test_example(
+    example: Example, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_example(example, request, tmp_path, monkeypatch)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("example", list_cases(pure=False))
+def test_example_with_kernels(
+    example: Example, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_example(example, request, tmp_path, monkeypatch)
+
+
+def check_example(
+    example: Example, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run a program in this process: a new one for each would take longer than the programs."""
+    for name in find_imports(example):
+        pytest.importorskip(name)
+    monkeypatch.setenv(knobs.STORE.name, str(STORE.root))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(example.path)])
+    printed = contextvars.Context().run(run_program, example.path)
+    if request.config.getoption("--update-golden"):
+        example.output.parent.mkdir(parents=True, exist_ok=True)
+        example.output.write_text(printed, encoding="utf-8")
+    assert printed == example.output.read_text(encoding="utf-8")
+
+
+def run_program(path: Path) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(str(path), run_name="__main__")
+    return "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())
+
+
+def find_imports(example: Example) -> list[str]:
+    return [name for name in ("torch", "transformers") if f"\nimport {name}\n" in example.text]
 
 
 def test_all_examples_are_run() -> None:
-    programs = [path for path in EXAMPLES.glob("**/*.py") if not path.is_relative_to(PACKAGE)]
-    assert {path.relative_to(EXAMPLES).as_posix() for path in programs} == set(SAID)
+    programs = {path for path in EXAMPLES.rglob("*.py") if path.relative_to(EXAMPLES).parts[0] not in OTHERS}
+    assert programs == {each.path for each in list_examples()}
+    assert {each.output for each in list_examples()} == set(OUTPUTS.rglob("*.txt"))
+    assert {each.name for each in list_examples()} >= DEEP | PURE
 
 
-# Those of which CI does not build the kernels.
-DEEP = {"conv/backward_data.py", "conv/backward_weight.py", "fmha/training.py"}
-CASES = [pytest.param(name, marks=pytest.mark.deep) if name in DEEP else name for name in sorted(SAID)]
+@pytest.mark.parametrize("example", list_examples(), ids=lambda each: each.name)
+def test_examples_are_short_and_check_their_result(example: Example) -> None:
+    lines = example.text.splitlines()
+    assert len(lines) <= MOST_LINES
+    assert lines[0].startswith('"""') and lines[0].endswith((".", '."""'))
+    assert "print(" in example.text
+    assert "assert" in example.text
+    # It would change the options of the tests that follow in this process.
+    assert "set_options" not in example.text
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_example(name: str) -> None:
-    command = [sys.executable, str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=with_store())
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().splitlines()[-1].startswith(SAID[name])
+def test_titles_are_different() -> None:
+    anchors = [each.anchor for each in list_examples()]
+    assert len(anchors) == len(set(anchors))
 
 
 def test_declare_build_run_takes_fifteen_lines() -> None:
-    lines = [line for line in (EXAMPLES / "run" / "gemm.py").read_text().splitlines() if line.strip()]
+    lines = [line for line in (EXAMPLES / "gemm" / "run.py").read_text().splitlines() if line.strip()]
     assert len(lines) <= 17  # with its docstring and the check of the result

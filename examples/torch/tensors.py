@@ -1,4 +1,7 @@
-"""The same product on PyTorch tensors: tensors in, a tensor out. On a GPU nothing is copied."""
+"""Multiply PyTorch tensors with a registry.
+
+Tensors in, a tensor out. Tensors in host memory are copied to the emulated device; on a GPU nothing is copied.
+"""
 
 import torch
 
