@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,16 @@ def test_the_example_finds_lists_asks_and_survives_a_move(pack: Pack, expected: 
         assert KERNELS[2].slug in run(tmp_path / "again" / "list_kernels").stdout
     finally:
         moved.rename(pack.folder)
+
+
+def test_the_example_runs_a_kernel_on_the_emulated_device(pack: Pack, tmp_path: Path) -> None:
+    command = f"-DTILEWRIGHT={sys.executable};-m;tilewright"
+    build_example(pack.folder, tmp_path / "build", "-DGPU=gfx942", command)
+    surroundings = {**os.environ, "PYTHONPATH": str(EXAMPLE.parents[1] / "src")}
+    words = ["ctest", "--test-dir", str(tmp_path / "build"), "--verbose"]
+    done = subprocess.run(words, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"runs {KERNELS[0].slug}" in done.stdout and "0 of 8192 elements are wrong" in done.stdout
 
 
 def test_the_packed_kernels_say_what_python_says(pack: Pack, tmp_path: Path) -> None:

@@ -173,6 +173,15 @@ DEVICE: Knob[str | None] = Knob(
     "The device of calls without a device: `gpu:0`, or `emulated:gfx942` without a GPU.",
 )
 
+EMULATE: Knob[str | None] = Knob(
+    "TILEWRIGHT_EMULATE",
+    "settings",
+    _parse_text,
+    None,
+    "Set by `tilewright emulate` for the program that it starts: how the program's HIP library finds the emulated "
+    "device. Use the command instead of setting it yourself.",
+)
+
 KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     ROCM_PATH,
     TOOLCHAIN,
@@ -188,6 +197,7 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     REMOTE_SECRET_FILE,
     REMOTE_MODE,
     DEVICE,
+    EMULATE,
 )
 
 

@@ -173,9 +173,14 @@ class KernelResources:
 
 def read_resources(path: Path, arch: Arch, toolchain: Toolchain) -> tuple[KernelResources, ...]:
     """Read the resources of every kernel in a code object."""
-    if toolchain.readelf is None:
+    return read_resources_with(toolchain.readelf, path, arch)
+
+
+def read_resources_with(readelf: Path | None, path: Path, arch: Arch) -> tuple[KernelResources, ...]:
+    """Like `read_resources`, with LLVM's reader of code objects; None if the code object has a listing."""
+    if readelf is None:
         return parse_notes(find_metadata(read_listing(path)), arch)
-    return parse_notes(read_tool_output([str(toolchain.readelf), "--notes", str(path)]), arch)
+    return parse_notes(read_tool_output([str(readelf), "--notes", str(path)]), arch)
 
 
 def select_op_kernels(listed: Sequence[KernelResources]) -> tuple[KernelResources, ...]:

@@ -136,11 +136,14 @@ def survey_toolchains() -> Survey:
     return Survey(found.kinds, _find_ck(found), found.chosen, found.reason)
 
 
-def find_toolchain() -> Toolchain:
-    """Find the current toolchain. Raises `ToolchainError` with every missing component and how to install it."""
+def find_toolchain(*, with_ck: bool = True) -> Toolchain:
+    """Find the current toolchain. Raises `ToolchainError` with every missing component and how to install it.
+
+    Without CK Tile's headers (`with_ck`), it compiles sources that do not include them.
+    """
     found = discover()
-    ck = _find_ck(found)
-    missing = [part for part in (*found.parts, ck) if part.blocks]
+    ck = _find_ck(found) if with_ck else None
+    missing = [part for part in (*found.parts, *([ck] if ck is not None else [])) if part.blocks]
     if found.chosen is None or missing:
         raise ToolchainError(_describe_missing(found, missing))
     parts = {part.name: part for part in found.parts}
@@ -148,7 +151,7 @@ def find_toolchain() -> Toolchain:
     if driver is None:
         raise ToolchainError(str(parts["compiler"]))
     bitcode = _require_path(parts["device-libraries"])
-    ck_include = _require_path(ck)
+    ck_include = _require_path(ck) if ck is not None else None
     return Toolchain(
         kind=found.chosen,
         cxx=_require_path(parts["compiler"]),
@@ -161,8 +164,8 @@ def find_toolchain() -> Toolchain:
         rocm_path=_find_rocm_path(found),
         bitcode_dir=bitcode,
         bitcode_digest=compute_tree_digest(bitcode),
-        ck_include=ck_include,
-        ck_digest=compute_tree_digest(ck_include),
+        ck_include=ck_include if ck_include is not None else Path("no-ck"),
+        ck_digest=compute_tree_digest(ck_include) if ck_include is not None else "",
         hip_version=parts["hip-headers"].version,
         hip_digest=compute_tree_digest(_require_path(parts["hip-headers"])),
     )

@@ -37,6 +37,7 @@ COMMANDS = {
     "portfolio": "portfolio",
     "verify": "verify",
     "acceptance": "acceptance",
+    "emulate": "emulate",
     "bench": "bench",
     "sweep": "sweep",
     "tune": "tune",

@@ -33,6 +33,8 @@ _FLOAT_BITS = 8  # of the mode register: rounding and denormals; the other bits 
 # Values of readable hardware registers: all waves run on die 0.
 _CONSTANT_REGISTERS = {"HW_REG_XCC_ID": 0}
 _CLOCKS = ("HW_REG_SHADER_CYCLES", "HW_REG_SHADER_CYCLES_LO")
+# Compilers use one barrier of global wave sync, and one wave of each work-group arrives at it.
+_GRID_BARRIER = "ds_gws_barrier"
 _BLOCK_BARRIER = (-1, 0xFFFF)  # operands of s_barrier_signal and s_barrier_wait for the barrier of the work-group
 
 
@@ -66,11 +68,18 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
+class GridBarrier:
+    """Wait for waves of the whole grid: one more than the first active lane's value of a vector register."""
+
+    register: int
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The wave ends."""
 
 
-Ending = Jump | Call | Barrier | End
+Ending = Jump | Call | Barrier | GridBarrier | End
 
 
 def find_ending(instruction: Instruction, code: LoadedCode) -> Ending | None:
@@ -85,6 +94,8 @@ def find_ending(instruction: Instruction, code: LoadedCode) -> Ending | None:
         return Jump(_read_target(instruction, code), condition(code.lanes)) if condition else None
     if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
         return _read_call(instruction, code)
+    if name == _GRID_BARRIER:
+        return _read_grid_barrier(instruction, code)
     return _read_barrier(instruction, code)
 
 
@@ -112,7 +123,7 @@ def _translate_step(instruction: Instruction, code: LoadedCode) -> Step | None:
 
 def can_end_block(mnemonic: str) -> bool:
     """Whether an instruction with this name can be the last of a basic block."""
-    return mnemonic in _ENDS or mnemonic.startswith(
+    return mnemonic in (*_ENDS, _GRID_BARRIER) or mnemonic.startswith(
         ("s_branch", "s_cbranch_", "s_setpc_", "s_swappc_", "s_call_", "s_barrier")
     )
 
@@ -178,6 +189,14 @@ def _read_barrier(instruction: Instruction, code: LoadedCode) -> Barrier | None:
     if which.kind != "const" or which.value not in _BLOCK_BARRIER:
         raise code.unknown("a barrier other than that of the work-group", instruction)
     return Barrier("wait") if name.endswith("wait") else Barrier("signal", name.endswith("isfirst"))
+
+
+def _read_grid_barrier(instruction: Instruction, code: LoadedCode) -> GridBarrier:
+    (count,) = instruction.operands
+    others = {name: value for name, value in instruction.modifiers.items() if name != "gds"}
+    if count.kind != "v" or others:
+        raise code.unknown("a barrier of the grid other than the first", instruction)
+    return GridBarrier(count.index)
 
 
 def _translate_trap(instruction: Instruction) -> Step:

@@ -188,7 +188,8 @@ class _LaunchRun:
 
     def _run_numpy(self, start: EntryState, budget: Budget, batch_waves: int) -> None:
         engine = NumpyEngine(self._kernel.program, self._kernel.code, self._counters, budget)
-        total, at_once = self._launch.grid.count, max(batch_waves // start.waves_per_block, 1)
+        total = self._launch.grid.count
+        at_once = total if self._launch.cooperative else max(batch_waves // start.waves_per_block, 1)
         scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
         for first in range(0, total, at_once):
             blocks = min(at_once, total - first)
@@ -202,7 +203,7 @@ class _LaunchRun:
         engine = NativeEngine(library, lowered, self._kernel.code, self._counters, budget.instructions)
         total = self._launch.grid.count
         waves = batch_waves if self._private_bytes else max(batch_waves, NATIVE_BATCH_WAVES)
-        at_once = max(waves // start.waves_per_block, 1)
+        at_once = total if self._launch.cooperative else max(waves // start.waves_per_block, 1)
         scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
         for first in range(0, total, at_once):
             # The engine has its own LDS. A batch needs some, so it gets that of one work-group.

@@ -17,6 +17,7 @@ from tilewright.building.disassembled import DisassembledLine
 from tilewright.building.discover import discover
 from tilewright.emulator.faults import CodeObjectError, FaultLocation, UnknownInstructionFault
 from tilewright.emulator.instruction import EXEC, FLAT_SCRATCH, M0, SCALARS, TTMP, VCC, Instruction, Modifier, Operand
+from tilewright.emulator.tools import get_given_tools
 
 _ENCODING = re.compile(r"(\w+?)_(e64_dpp|e32|e64|dpp|sdwa)")
 _MODIFIER = re.compile(r"([a-z_0-9]+):(.+)")
@@ -60,6 +61,8 @@ def disassemble(code: bytes, arch: Arch) -> tuple[DisassembledLine, ...]:
 @cache
 def _find_objdump() -> Path | None:
     """Return the path of LLVM's disassembler in the current toolchain; None if it lists code when it compiles it."""
+    if (given := get_given_tools()) is not None:
+        return given.objdump
     found = discover()
     if found.chosen == PYPI:
         return None

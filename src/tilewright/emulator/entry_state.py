@@ -23,7 +23,7 @@ from tilewright.emulator.launch import Launch
 # The work-group indices are in ttmp9 and ttmp7 (LLVM, feature architected-sgprs with work-group ids in TTMPs).
 _BLOCK_IDS_IN_TTMP = "gfx12"
 _ABSENT = (
-    "none", "printf_buffer", "hostcall_buffer", "multigrid_sync_arg", "heap_v1", "default_queue",
+    "none", "printf_buffer", "heap_v1", "default_queue",
     "completion_action", "queue_ptr", "tool_correlation_id",
 )  # fmt: skip
 _DIMENSIONS = 3  # HIP launches are three-dimensional
@@ -66,11 +66,14 @@ def build_argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
 
 
 def _list_hidden_values(launch: Launch) -> Mapping[str, int]:
-    """Return hidden arguments by kind. Host calls, heap and queue do not exist: their addresses are 0."""
+    """Return hidden arguments by kind. Heap and queue do not exist: their addresses are 0."""
     grid, block = launch.grid, launch.block
     values = {
         "hidden_grid_dims": _DIMENSIONS,
         "hidden_dynamic_lds_size": launch.dynamic_lds,
+        "hidden_hostcall_buffer": launch.host_calls,
+        # Device libraries compare it with 0 to find out whether a launch is cooperative.
+        "hidden_multigrid_sync_arg": int(launch.cooperative),
         "hidden_private_base": PRIVATE_BASE >> 32,
         "hidden_shared_base": SHARED_BASE >> 32,
     }

@@ -62,9 +62,15 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch: `grid` in work-groups, `block` in threads, `arguments` in their memory layout."""
+    """One launch: `grid` in work-groups, `block` in threads, `arguments` in their memory layout.
+
+    `host_calls` is the address of the packets through which kernels call the host, or 0. The work-groups of a
+    `cooperative` launch all run together, so they may wait for each other.
+    """
 
     grid: Extent
     block: Extent
     arguments: bytes
     dynamic_lds: int = 0
+    host_calls: int = 0
+    cooperative: bool = False

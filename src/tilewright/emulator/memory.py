@@ -212,6 +212,22 @@ class Memory:
             what = f"{size} bytes at {culprit % 2**64:#x}: {self.describe_address(culprit, size)}"
             raise MemoryFault(what, place)
 
+    def find_range(self, address: int) -> tuple[int, int] | None:
+        """Return address and size of the allocation around an address, or None."""
+        with self._lock:
+            found = self._find_allocation(address - self.base)
+        return None if found is None else (self.base + found.start, found.size)
+
+    def count_free_bytes(self) -> int:
+        """Return the number of bytes that no allocation occupies."""
+        with self._lock:
+            return self.capacity - sum(item.span for item in self._live)
+
+    def list_allocations(self) -> list[tuple[int, int, str]]:
+        """Return address, size and label of every allocation, ascending."""
+        with self._lock:
+            return [(self.base + item.start, item.size, item.label) for item in self._live]
+
     def list_ranges(self) -> NDArray[np.uint64]:
         """Return start and end address of every allocation, ascending: [allocations, 2]."""
         with self._lock:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.emulator import waitcnt
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.control import Barrier, Call, End, Jump
+from tilewright.emulator.control import Barrier, Call, End, GridBarrier, Jump
 from tilewright.emulator.faults import BarrierFault, CodeFault, EndlessLoopFault, Fault, FaultLocation
 from tilewright.emulator.group import Mask, WaveGroup
 from tilewright.emulator.instruction import Instruction
@@ -138,13 +138,14 @@ class _Batch:
         self._barriers = barriers
         self._schedule = schedule
         self._waiting: list[tuple[RunnableGroup, Instruction]] = []
+        self._at_grid: list[tuple[RunnableGroup, Instruction]] = []  # at the barrier of the whole grid
 
     def run(self, parts: Iterator[tuple[int, WaveGroup]], entry: int) -> None:
         for slot, group in parts:
             self._schedule.add(RunnableGroup(group, entry, slot))
         while (entry_ := self._schedule.take_next()) is not None:
             self._run_group(entry_)
-        if self._waiting:
+        if self._waiting or self._at_grid:
             self._raise_deadlock()
 
     def _run_group(self, entry: RunnableGroup) -> None:
@@ -171,6 +172,9 @@ class _Batch:
             return self._take_call(ending, block, group, slot)
         if isinstance(ending, Barrier):
             return self._handle_barrier(ending, block, group, slot)
+        if isinstance(ending, GridBarrier):
+            self._arrive_at_grid(ending, block, group, slot)
+            return None
         self._finish_waves(ending, group)
         return None
 
@@ -230,6 +234,15 @@ class _Batch:
         self._release_waves()
         return None
 
+    def _arrive_at_grid(self, barrier: GridBarrier, block: BasicBlock, group: WaveGroup, slot: int) -> None:
+        """Let waves wait for others of the grid; the last ones let all of them continue."""
+        self._at_grid.append((RunnableGroup(group, block.last.next_address, slot), block.last))
+        wanted = int(group.v[barrier.register][0, int(group.exec_mask[0].argmax())]) + 1
+        if sum(entry.group.waves for entry, _ in self._at_grid) >= wanted:
+            for entry, _ in self._at_grid:
+                self._schedule.add(entry)
+            self._at_grid = []
+
     def _release_waves(self) -> None:
         """Schedule the waves whose barrier is complete."""
         still: list[tuple[RunnableGroup, Instruction]] = []
@@ -251,7 +264,8 @@ class _Batch:
         self._release_waves()
 
     def _raise_deadlock(self) -> None:
-        entry, where = self._waiting[0]
-        count = sum(entry.group.waves for entry, _ in self._waiting)
+        waiting = self._waiting or self._at_grid
+        entry, where = waiting[0]
+        count = sum(entry.group.waves for entry, _ in waiting)
         what = f"{count} waves wait at a barrier that never completes: not all waves of their work-groups signal it"
         raise self._engine.make_fault(BarrierFault, what, entry.group, where, 0)

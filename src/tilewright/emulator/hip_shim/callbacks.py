@@ -10,7 +10,8 @@ from typing import Any
 from tilewright.base.errors import DeviceError, InvalidValueError
 from tilewright.emulator.faults import CodeObjectError, Fault, LaunchFault, MemoryFault
 from tilewright.emulator.hip_shim import deferred_errors
-from tilewright.emulator.hip_shim.gpu import EmulatedGpu, NoCodeForGpuError, UnknownKernelError
+from tilewright.emulator.hip_shim.gpu import EmulatedGpu, NoCodeForGpuError, UnknownKernelError, UnknownVariableError
+from tilewright.emulator.hip_shim.interface import AddressRange
 from tilewright.emulator.hip_shim.settings import get_label
 
 # Values of hipError_t, hip_runtime_api.h.
@@ -23,11 +24,13 @@ NO_BINARY = 209
 NOT_FOUND = 500
 ILLEGAL_ADDRESS = 700
 LAUNCH_FAILURE = 719
+NOT_SUPPORTED = 801
 UNKNOWN = 999
 
 # The first matching line decides.
 _OF_CODE: Sequence[tuple[type[BaseException], int]] = (
     (UnknownKernelError, NOT_FOUND),
+    (UnknownVariableError, NOT_FOUND),
     (LaunchFault, INVALID_CONFIGURATION),
     (NoCodeForGpuError, NO_BINARY),
     (CodeObjectError, INVALID_IMAGE),
@@ -43,11 +46,23 @@ class DirectionError(DeviceError):
     """A copy whose direction contradicts its addresses."""
 
 
-class HipCallbacks:
-    """The callbacks in `interface.CALLBACKS`. They return a status; `deferred_errors` keeps the exception behind it."""
+class MissingCallError(DeviceError):
+    """A call of a HIP function that is not implemented."""
 
-    def __init__(self, gpus: Sequence[EmulatedGpu]) -> None:
+    def __init__(self, call: str) -> None:
+        self.call = call
+        super().__init__(f"{call} is not implemented by the emulated device: it returns hipErrorNotSupported")
+
+
+class HipCallbacks:
+    """The callbacks in `interface.CALLBACKS`. They return a status; `deferred_errors` keeps the exception behind it.
+
+    `at_end` is called when the process ends.
+    """
+
+    def __init__(self, gpus: Sequence[EmulatedGpu], at_end: Callable[[], None] | None = None) -> None:
         self._gpus = gpus
+        self._at_end = at_end
 
     def launch(self, request: Any) -> int:
         asked = request.contents
@@ -110,6 +125,55 @@ class HipCallbacks:
                     owner.memory.fill((target or 0) + row * pitch, value & 0xFF, width)
 
         return self._run_with_status(device, self._find_memory_status, execute)
+
+    def pack(self, request: Any, target: int | None, room: int, size: Any) -> int:
+        asked = request.contents
+
+        def execute(gpu: EmulatedGpu) -> None:
+            packed = gpu.pack_arguments(asked)
+            size[0] = len(packed)
+            if target is not None:
+                ctypes.memmove(target, packed, min(len(packed), room))
+
+        return self._run_with_status(asked.device, self._find_code_status, execute)
+
+    def facts(self, request: Any, facts: Any) -> int:
+        asked = request.contents
+
+        def execute(gpu: EmulatedGpu) -> None:
+            facts[0] = gpu.describe_kernel(asked)
+
+        return self._run_with_status(asked.device, self._find_code_status, execute)
+
+    def variable(self, device: int, image: int, data: int | None, name: bytes, address: Any, size: Any) -> int:
+        def execute(gpu: EmulatedGpu) -> None:
+            address[0], size[0] = gpu.find_variable(image, data, name.decode())
+
+        return self._run_with_status(device, self._find_code_status, execute)
+
+    def range(self, device: int, address: int | None, found: Any) -> int:
+        def execute(_: EmulatedGpu) -> None:
+            owner = self._find_owner(address or 0)
+            place = None if owner is None else owner.memory.find_range(address or 0)
+            if owner is not None and place is not None:
+                found[0] = AddressRange(*place, owner.index)
+
+        return self._run_with_status(device, self._find_memory_status, execute)
+
+    def room(self, device: int, left: Any) -> int:
+        def execute(gpu: EmulatedGpu) -> None:
+            left[0] = gpu.memory.count_free_bytes()
+
+        return self._run_with_status(device, self._find_memory_status, execute)
+
+    def missing(self, call: bytes) -> int:
+        deferred_errors.keep_error(None, MissingCallError(call.decode()))
+        return NOT_SUPPORTED
+
+    def finish(self) -> int:
+        if self._at_end is not None:
+            self._at_end()
+        return 0
 
     def _copy(self, target: int, source: int, size: int, direction: int) -> None:
         owners = [self._find_owner(address) for address in (target, source)]

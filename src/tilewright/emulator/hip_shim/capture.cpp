@@ -1,8 +1,36 @@
-// Stream capture, as HIP defines it in global mode: launches and fills in the captured stream are recorded instead of
-// executed, and calls that a graph cannot contain are refused. The recorded graph cannot be launched.
+// Stream capture, as HIP defines it in global mode: launches, fills and copies in the captured stream are recorded
+// instead of executed, and calls that a graph cannot contain are refused. A graph does its work in the recorded order.
 #include "state.hpp"
 
+#include <memory>
+
 using namespace stand_in;
+
+namespace {
+
+// What handles of graphs and of executable graphs point to.
+struct Graph
+{
+    std::shared_ptr<const std::vector<Work>> work;
+};
+
+Graph* graph_of(void* handle) { return static_cast<Graph*>(handle); }
+
+hipError_t copy_graph(void** copy, void* graph)
+{
+    if(copy == nullptr || graph == nullptr)
+        return said(hipErrorInvalidValue);
+    *copy = new Graph(*graph_of(graph));
+    return hipSuccess;
+}
+
+hipError_t delete_graph(void* graph)
+{
+    delete graph_of(graph);
+    return said(graph == nullptr ? hipErrorInvalidValue : hipSuccess);
+}
+
+} // namespace
 
 TW_EXPORT hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode)
 {
@@ -14,7 +42,9 @@ TW_EXPORT hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureM
     if(capture.active.exchange(true))
         return said(hipErrorIllegalState);
     capture.stream   = stream;
+    capture.streams  = {stream};
     capture.recorded = 0;
+    capture.work.clear();
     capture.refused.clear();
     return hipSuccess;
 }
@@ -29,13 +59,45 @@ TW_EXPORT hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph)
     capture.active = false;
     if(!capture.refused.empty())
         return said(hipErrorStreamCaptureInvalidated);
-    *graph = reinterpret_cast<hipGraph_t>(new char);
+    *graph = reinterpret_cast<hipGraph_t>(new Graph{std::make_shared<std::vector<Work>>(std::move(capture.work))});
     return hipSuccess;
 }
 
-TW_EXPORT hipError_t hipGraphDestroy(hipGraph_t graph)
+TW_EXPORT hipError_t hipStreamIsCapturing(hipStream_t stream, hipStreamCaptureStatus* status)
 {
-    delete reinterpret_cast<char*>(graph);
+    if(status == nullptr)
+        return said(hipErrorInvalidValue);
+    const bool captured = capture.active && capture.streams.count(stream) != 0;
+    *status             = !captured                   ? hipStreamCaptureStatusNone
+                          : capture.refused.empty() ? hipStreamCaptureStatusActive
+                                                    : hipStreamCaptureStatusInvalidated;
+    return hipSuccess;
+}
+
+TW_EXPORT hipError_t hipGraphDestroy(hipGraph_t graph) { return delete_graph(graph); }
+TW_EXPORT hipError_t hipGraphExecDestroy(hipGraphExec_t graph) { return delete_graph(graph); }
+
+TW_EXPORT hipError_t hipGraphInstantiate(hipGraphExec_t* executable, hipGraph_t graph, hipGraphNode_t*, char*, size_t)
+{
+    return copy_graph(reinterpret_cast<void**>(executable), graph);
+}
+
+TW_EXPORT hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* executable, hipGraph_t graph, unsigned long long)
+{
+    return copy_graph(reinterpret_cast<void**>(executable), graph);
+}
+
+TW_EXPORT hipError_t hipGraphLaunch(hipGraphExec_t graph, hipStream_t stream)
+{
+    if(graph == nullptr)
+        return said(hipErrorInvalidValue);
+    if(!in_program) // without programs nothing is kept, see keep_launch
+        return said(hipErrorNotSupported);
+    if(const hipError_t status = known(stream); status != hipSuccess)
+        return status;
+    for(const Work& work : *graph_of(graph)->work)
+        if(const hipError_t status = work(); status != hipSuccess)
+            return said(status);
     return hipSuccess;
 }
 

@@ -12,10 +12,20 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 _kept: dict[tuple[int | None, int], list[BaseException]] = {}  # by device and thread
+_handler: Callable[[int | None, BaseException], None] | None = None
+
+
+def use_handler(handler: Callable[[int | None, BaseException], None]) -> None:
+    """From now on pass every exception to `handler`, with its device, instead of keeping it for Python."""
+    global _handler  # noqa: PLW0603 - one per process, as the shim is
+    _handler = handler
 
 
 def keep_error(device: int | None, error: BaseException, thread: int | None = None) -> None:
     """Keep an exception of a call of this thread, or of another; without a device, for any device."""
+    if _handler is not None:
+        _handler(device, error)
+        return
     _kept.setdefault((device, threading.get_ident() if thread is None else thread), []).append(error)
 
 

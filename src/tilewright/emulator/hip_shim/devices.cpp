@@ -30,6 +30,8 @@ const Named* named(hipError_t status)
         TW_STATUS(hipErrorOutOfMemory, "the device's memory is full"),
         TW_STATUS(hipErrorDeinitialized, "the process ends, or the emulated device was not opened"),
         TW_STATUS(hipErrorInvalidConfiguration, "the launch configuration is not allowed"),
+        TW_STATUS(hipErrorInvalidPitchValue, "rows are longer than their distance"),
+        TW_STATUS(hipErrorInvalidSymbol, "the symbol is not a registered variable"),
         TW_STATUS(hipErrorInvalidMemcpyDirection, "the direction of the copy contradicts its addresses"),
         TW_STATUS(hipErrorMissingConfiguration, "a launch without a configuration"),
         TW_STATUS(hipErrorInvalidDeviceFunction, "the function is not a registered kernel"),
@@ -37,11 +39,19 @@ const Named* named(hipError_t status)
         TW_STATUS(hipErrorInvalidDevice, "there is no device of this number"),
         TW_STATUS(hipErrorInvalidImage, "the code object cannot be used"),
         TW_STATUS(hipErrorNoBinaryForGpu, "the library has no code for this device"),
+        TW_STATUS(hipErrorFileNotFound, "the file cannot be read"),
         TW_STATUS(hipErrorInvalidHandle, "the handle is not a live one"),
         TW_STATUS(hipErrorNotFound, "there is no kernel of this name"),
         TW_STATUS(hipErrorNotReady, "not finished yet"),
         TW_STATUS(hipErrorIllegalAddress, "a kernel accessed memory that is not allocated"),
         TW_STATUS(hipErrorLaunchFailure, "a kernel failed"),
+        TW_STATUS(hipErrorCooperativeLaunchTooLarge, "a cooperative launch with more work-groups than are resident"),
+        TW_STATUS(hipErrorIllegalState, "the call is not possible now"),
+        TW_STATUS(hipErrorStreamCaptureUnsupported, "a captured stream cannot contain this call"),
+        TW_STATUS(hipErrorStreamCaptureInvalidated, "a call made the capture of the stream invalid"),
+        TW_STATUS(hipErrorStreamCaptureImplicit, "the default stream waits for a stream that is captured"),
+        TW_STATUS(hipErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+        TW_STATUS(hipErrorPeerAccessNotEnabled, "peer access is not enabled"),
         TW_STATUS(hipErrorNotSupported, "the emulated device cannot do this"),
         TW_STATUS(hipErrorUnknown, "unknown error"),
     };
@@ -97,6 +107,7 @@ TW_EXPORT hipError_t hipGetDeviceCount(int* count)
 {
     if(count == nullptr)
         return said(hipErrorInvalidValue);
+    make_ready();
     *count = static_cast<int>(devices.size());
     return said(devices.empty() ? hipErrorNoDevice : hipSuccess);
 }
@@ -139,6 +150,14 @@ TW_EXPORT hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int ind
     properties->l2CacheSize                      = facts.l2_bytes;
     properties->major                            = facts.major;
     properties->minor                            = facts.minor;
+    properties->totalConstMem                    = INT32_MAX;
+    properties->concurrentKernels                = 1;
+    properties->canMapHostMemory                 = 1;
+    properties->managedMemory                    = 1;
+    properties->concurrentManagedAccess          = 1;
+    properties->cooperativeLaunch                = 1;
+    properties->pciBusID                         = index + 1;
+    properties->texturePitchAlignment            = 256;
     for(int& limit : properties->maxThreadsDim)
         limit = facts.max_block_threads;
     for(int& limit : properties->maxGridSize)
@@ -163,6 +182,27 @@ TW_EXPORT hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attr
     case hipDeviceAttributeMaxRegistersPerBlock: *value = facts.block_registers; break;
     case hipDeviceAttributeClockRate: *value = facts.clock_khz; break;
     case hipDeviceAttributeL2CacheSize: *value = facts.l2_bytes; break;
+    case hipDeviceAttributeMaxBlockDimX:
+    case hipDeviceAttributeMaxBlockDimY:
+    case hipDeviceAttributeMaxBlockDimZ: *value = facts.max_block_threads; break;
+    case hipDeviceAttributeMaxGridDimX:
+    case hipDeviceAttributeMaxGridDimY:
+    case hipDeviceAttributeMaxGridDimZ:
+    case hipDeviceAttributeTotalConstantMemory: *value = INT32_MAX; break;
+    case hipDeviceAttributeMaxSharedMemoryPerMultiprocessor: *value = static_cast<int>(facts.lds_unit_bytes); break;
+    case hipDeviceAttributeConcurrentKernels:
+    case hipDeviceAttributeCanMapHostMemory:
+    case hipDeviceAttributeManagedMemory:
+    case hipDeviceAttributeConcurrentManagedAccess:
+    case hipDeviceAttributeCooperativeLaunch: *value = 1; break;
+    case hipDeviceAttributePciBusId: *value = index + 1; break;
+    case hipDeviceAttributePciDeviceId:
+    case hipDeviceAttributeComputeMode:
+    case hipDeviceAttributeIntegrated:
+    case hipDeviceAttributeIsMultiGpuBoard:
+    case hipDeviceAttributeKernelExecTimeout:
+    case hipDeviceAttributePageableMemoryAccess:
+    case hipDeviceAttributeCooperativeMultiDeviceLaunch: *value = 0; break;
     case hipDeviceAttributeComputeCapabilityMajor: *value = facts.major; break;
     case hipDeviceAttributeComputeCapabilityMinor: *value = facts.minor; break;
     default: return said(hipErrorNotSupported);

@@ -5,20 +5,20 @@ from __future__ import annotations
 import ctypes
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from tilewright.arch import load
 from tilewright.arch.occupancy import compute_occupancy
 from tilewright.base.errors import InvalidValueError
-from tilewright.building.code_object import KernelResources, read_resources
-from tilewright.building.toolchain import Toolchain
+from tilewright.building.code_object import KernelResources, read_resources_with
 from tilewright.emulator.bundle import ELF, find_code_object, list_archs, read_image_at
 from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
-from tilewright.emulator.hip_shim.interface import LaunchRequest
+from tilewright.emulator.hip_shim.host_calls import HostCalls, has_host_calls
+from tilewright.emulator.hip_shim.interface import KernelFacts, LaunchRequest
 from tilewright.emulator.hip_shim.settings import LaunchRecord, get_settings, record_launch
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Extent, Launch
@@ -30,17 +30,25 @@ class UnknownKernelError(LaunchFault):
     """A kernel that the code object does not have."""
 
 
+class UnknownVariableError(CodeObjectError):
+    """A variable that the code object does not have."""
+
+
 class NoCodeForGpuError(CodeObjectError):
     """A library without code for the GPU that it should run on."""
 
 
 class EmulatedGpu:
-    """An emulated GPU. It runs one call at a time, each to its end."""
+    """An emulated GPU. It runs one call at a time, each to its end.
 
-    def __init__(self, index: int, name: str, toolchain: Toolchain) -> None:
+    `find_readelf` returns LLVM's reader of code objects, or None if the compiler adds a listing to them.
+    """
+
+    def __init__(self, index: int, name: str, find_readelf: Callable[[], Path | None]) -> None:
         self.index = index
         self.arch = load(name)
-        self._toolchain = toolchain
+        self.host_calls: HostCalls | None = None
+        self._find_readelf = find_readelf
         self.lock = threading.RLock()
         self._depth = 0
         self._released: list[int] = []
@@ -102,22 +110,52 @@ class EmulatedGpu:
 
     def find_kernel(self, image: int, address: int | None, name: str) -> DeviceKernel:
         """Return a kernel of an image, whose code is loaded at first use."""
-        if image not in self._modules:
-            if image not in self._images and address is not None:
-                self.keep_image(image, address)
-            self._modules[image] = self._device.load(self._images[image])
-        kernels = self._modules[image].kernels
+        kernels = self._load_module(image, address).kernels
         if name not in kernels:
             raise UnknownKernelError(f"kernel '{name}' is missing; the code object has {', '.join(kernels) or 'none'}")
         return kernels[name]
 
+    def find_variable(self, image: int, address: int | None, name: str) -> tuple[int, int]:
+        """Return address and size of a variable of an image, whose code is loaded at first use."""
+        with self.lock_gpu():
+            found = self._load_module(image, address).find_variable(name)
+        if found is None:
+            raise UnknownVariableError(f"variable '{name}' is missing")
+        return found
+
+    def _load_module(self, image: int, address: int | None) -> Module:
+        if image not in self._modules:
+            if image not in self._images and address is not None:
+                self.keep_image(image, address)
+            self._modules[image] = self._device.load(self._images[image])
+        return self._modules[image]
+
+    def describe_kernel(self, request: LaunchRequest) -> KernelFacts:
+        """Return the needs of a kernel."""
+        with self.lock_gpu():
+            kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
+        most = min(kernel.metadata.max_block_threads, self.arch.compute.max_block_threads)
+        descriptor = kernel.descriptor
+        return KernelFacts(descriptor.vgprs, most, descriptor.lds_bytes, descriptor.private_bytes)
+
+    def pack_arguments(self, request: LaunchRequest) -> bytes:
+        """Return the arguments of a launch in memory layout."""
+        with self.lock_gpu():
+            kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
+        return pack_arguments(kernel.metadata, request)
+
     def launch(self, request: LaunchRequest) -> None:
         """Run a launch to its end."""
         settings = get_settings(self.index)
-        with self.lock_gpu():
+        with self.lock_gpu(), ExitStack() as stack:
             kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
             grid, block = Extent(*request.grid), Extent(*request.block)
-            launch = Launch(grid, block, pack_arguments(kernel.metadata, request), request.dynamic_lds)
+            packets = 0
+            if self.host_calls is not None and has_host_calls(kernel.metadata):
+                waves = grid.count * -(-block.count // self.arch.wave_size)
+                packets = stack.enter_context(self.host_calls.serve(self.memory, waves))
+            arguments = pack_arguments(kernel.metadata, request)
+            launch = Launch(grid, block, arguments, request.dynamic_lds, packets, bool(request.cooperative))
             if settings.exchange is not None:
                 kernel = settings.exchange(kernel)
             counters = self._device.launch(
@@ -155,7 +193,7 @@ class EmulatedGpu:
         with tempfile.NamedTemporaryFile(suffix=".co") as file:
             file.write(code)
             file.flush()
-            listed = read_resources(Path(file.name), self.arch, self._toolchain)
+            listed = read_resources_with(self._find_readelf(), Path(file.name), self.arch)
         return {kernel.name: kernel for kernel in listed}
 
 

@@ -25,6 +25,7 @@ struct DeviceFacts
 struct LaunchRequest
 {
     int32_t device;
+    int32_t cooperative; // all work-groups run together
     uint64_t image; // a number that no other image of this process has
     const void* data;
     const char* kernel;
@@ -34,6 +35,23 @@ struct LaunchRequest
     void** arguments;   // one pointer per argument, or null
     const void* packed; // all arguments as they lie in memory, or null
     uint64_t packed_bytes;
+};
+
+// What a kernel needs, as its code object says.
+struct KernelFacts
+{
+    int32_t registers; // vector registers of a lane
+    int32_t max_threads;
+    uint64_t lds_bytes;
+    uint64_t private_bytes; // of a lane
+};
+
+// The allocation around an address; `bytes` is 0 if there is none.
+struct AddressRange
+{
+    uint64_t start;
+    uint64_t bytes;
+    int32_t device;
 };
 
 // Each writes a hipError_t to `status`, the last argument, when it ends well or badly. If it does not get that far, `status`
@@ -49,6 +67,15 @@ struct Callbacks
     void (*release)(int device, void* address, int* status);
     void (*copy)(int device, void* target, const void* source, uint64_t bytes, int direction, int* status);
     void (*fill)(int device, void* target, uint64_t pitch, int value, uint64_t width, uint64_t height, int* status);
+    // The arguments of a launch as they lie in memory; `bytes` is their number, also if `room` is less.
+    void (*pack)(const LaunchRequest*, void* target, uint64_t room, uint64_t* bytes, int* status);
+    void (*facts)(const LaunchRequest*, KernelFacts*, int* status);
+    void (*variable)(int device, uint64_t image, const void* data, const char* name, void** address, uint64_t* bytes,
+                     int* status);
+    void (*range)(int device, const void* address, AddressRange*, int* status);
+    void (*room)(int device, uint64_t* free_bytes, int* status);
+    void (*missing)(const char* call, int* status); // a call that is not implemented
+    void (*finish)(int* status);                    // the process ends
 };
 
 #endif

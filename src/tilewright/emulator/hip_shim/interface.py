@@ -47,6 +47,7 @@ class LaunchRequest(Structure):
 
     _fields_ = (
         ("device", c_int32),
+        ("cooperative", c_int32),
         ("image", c_uint64),
         ("data", c_void_p),
         ("kernel", c_char_p),
@@ -57,6 +58,23 @@ class LaunchRequest(Structure):
         ("packed", c_void_p),
         ("packed_bytes", c_uint64),
     )
+
+
+class KernelFacts(Structure):
+    """The needs of a kernel, from its code object."""
+
+    _fields_ = (
+        ("registers", c_int32),
+        ("max_threads", c_int32),
+        ("lds_bytes", c_uint64),
+        ("private_bytes", c_uint64),
+    )
+
+
+class AddressRange(Structure):
+    """The allocation around an address; `bytes` is 0 if there is none."""
+
+    _fields_ = (("start", c_uint64), ("bytes", c_uint64), ("device", c_int32))
 
 
 # The members of Callbacks: name and types of the arguments before the status.
@@ -70,6 +88,13 @@ CALLBACKS: dict[str, tuple[Any, ...]] = {
     "release": (c_int, c_void_p),
     "copy": (c_int, c_void_p, c_void_p, c_uint64, c_int),
     "fill": (c_int, c_void_p, c_uint64, c_int, c_uint64, c_uint64),
+    "pack": (POINTER(LaunchRequest), c_void_p, c_uint64, POINTER(c_uint64)),
+    "facts": (POINTER(LaunchRequest), POINTER(KernelFacts)),
+    "variable": (c_int, c_uint64, c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_uint64)),
+    "range": (c_int, c_void_p, POINTER(AddressRange)),
+    "room": (c_int, POINTER(c_uint64)),
+    "missing": (c_char_p,),
+    "finish": (),
 }
 _TYPES = {name: CFUNCTYPE(None, *types, POINTER(c_int)) for name, types in CALLBACKS.items()}
 

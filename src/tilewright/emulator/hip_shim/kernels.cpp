@@ -1,7 +1,9 @@
 // Kernels that host code registers or loads, and their launches.
-#include "state.hpp"
+#include "kernels.hpp"
 
+#include <algorithm>
 #include <iterator>
+#include <memory>
 
 using namespace stand_in;
 
@@ -15,34 +17,6 @@ struct Configuration
 };
 
 thread_local std::vector<Configuration> configurations;
-std::atomic<uint64_t> next_number{1};
-
-bool find_stub(const void* stub, Function* function)
-{
-    const std::lock_guard<std::mutex> guard(state().lock);
-    const auto found = state().stubs.find(stub);
-    if(found == state().stubs.end())
-        return false;
-    *function = found->second;
-    return true;
-}
-
-LaunchRequest request_of(int device, const Function& function, dim3 grid, dim3 block, size_t dynamic_lds)
-{
-    LaunchRequest request{};
-    request.device      = device;
-    request.image       = function.image.number;
-    request.data        = function.image.data;
-    request.kernel      = function.kernel.c_str();
-    request.grid[0]     = grid.x;
-    request.grid[1]     = grid.y;
-    request.grid[2]     = grid.z;
-    request.block[0]    = block.x;
-    request.block[1]    = block.y;
-    request.block[2]    = block.z;
-    request.dynamic_lds = dynamic_lds;
-    return request;
-}
 
 bool is_dry(int device) { return (dry >> device & 1) != 0; }
 
@@ -50,7 +24,74 @@ hipError_t launched(const LaunchRequest& request)
 {
     if(Script* const script = script_of(request.device))
         script->launched();
-    return is_dry(request.device) ? hipSuccess : ask(callbacks.launch, &request);
+    if(is_dry(request.device))
+        return hipSuccess;
+    if(const hipError_t status = earlier_fault(request.device); status != hipSuccess)
+        return status;
+    if(const hipError_t status = bind_managed(request.device, Image{request.image, request.data}); status != hipSuccess)
+        return status;
+    return note_fault(request.device, ask(&Callbacks::launch, &request));
+}
+
+// Keeps a launch of a captured stream, with a copy of its arguments, to be done when the graph is launched. Only
+// programs launch graphs.
+hipError_t keep_launch(const LaunchRequest& request)
+{
+    if(!in_program)
+        return hipSuccess;
+    uint64_t bytes    = 0;
+    hipError_t status = ask(&Callbacks::pack, &request, static_cast<void*>(nullptr), uint64_t(0), &bytes);
+    auto arguments    = std::make_shared<std::vector<char>>(std::max<uint64_t>(bytes, 1));
+    if(status == hipSuccess)
+        status = ask(&Callbacks::pack, &request, static_cast<void*>(arguments->data()), bytes, &bytes);
+    if(status != hipSuccess)
+        return status;
+    capture.work.emplace_back([request, arguments, bytes, kernel = std::string(request.kernel)] {
+        LaunchRequest again = request;
+        again.kernel        = kernel.c_str();
+        again.arguments     = nullptr;
+        again.packed        = arguments->data();
+        again.packed_bytes  = bytes;
+        return launched(again);
+    });
+    return hipSuccess;
+}
+
+hipError_t launch_in(const char* call, hipStream_t stream, const LaunchRequest& request)
+{
+    if(hipError_t status; recorded(call, stream, &status))
+        return status == hipSuccess ? keep_launch(request) : status;
+    return launched(request);
+}
+
+hipError_t check_cooperative(const LaunchRequest& request)
+{
+    int blocks          = 0;
+    LaunchRequest asked = request;
+    asked.block[0]      = request.block[0] * request.block[1] * request.block[2];
+    if(const hipError_t status = ask(&Callbacks::occupancy, &asked, &blocks); status != hipSuccess)
+        return status;
+    const uint64_t all = uint64_t(request.grid[0]) * request.grid[1] * request.grid[2];
+    const bool fits    = all <= uint64_t(blocks) * devices[request.device].units;
+    return fits ? hipSuccess : said(hipErrorCooperativeLaunchTooLarge);
+}
+
+hipError_t launch_stub(const char* call, const void* stub, dim3 grid, dim3 block, void** arguments, size_t dynamic_lds,
+                       hipStream_t stream, bool cooperative = false)
+{
+    const int device = device_of(stream);
+    if(device < 0)
+        return said(hipErrorInvalidHandle);
+    Function function;
+    if(!find_stub(stub, &function))
+        return said(hipErrorInvalidDeviceFunction);
+    LaunchRequest request = request_of(device, function, grid, block, dynamic_lds);
+    request.arguments     = arguments;
+    request.cooperative   = cooperative;
+    if(cooperative)
+        if(const hipError_t status = check_cooperative(request); status != hipSuccess)
+            return status;
+    return launch_in(call, stream, request);
 }
 
 } // namespace
@@ -65,7 +106,7 @@ TW_EXPORT void** __hipRegisterFatBinary(const void* data)
         const void* binary;
         const void* unused;
     };
-    auto* const image = new Image{next_number++, static_cast<const Wrapper*>(data)->binary};
+    auto* const image = new Image{next_image++, static_cast<const Wrapper*>(data)->binary};
     return reinterpret_cast<void**>(image);
 }
 
@@ -77,6 +118,9 @@ TW_EXPORT void __hipUnregisterFatBinary(void** handle)
         auto& stubs = state().stubs;
         for(auto at = stubs.begin(); at != stubs.end();)
             at = at->second.image.number == image->number ? stubs.erase(at) : std::next(at);
+        auto& variables = state().variables;
+        for(auto at = variables.begin(); at != variables.end();)
+            at = at->second.image.number == image->number ? variables.erase(at) : std::next(at);
     }
     delete image;
 }
@@ -110,17 +154,22 @@ TW_EXPORT hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, size_t* 
 TW_EXPORT hipError_t hipLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arguments, size_t dynamic_lds,
                                      hipStream_t stream)
 {
-    const int device = device_of(stream);
-    if(device < 0)
-        return said(hipErrorInvalidHandle);
-    Function function;
-    if(!find_stub(stub, &function))
-        return said(hipErrorInvalidDeviceFunction);
-    if(hipError_t status; recorded("hipLaunchKernel", stream, &status))
-        return status;
-    LaunchRequest request = request_of(device, function, grid, block, dynamic_lds);
-    request.arguments     = arguments;
-    return launched(request);
+    return launch_stub("hipLaunchKernel", stub, grid, block, arguments, dynamic_lds, stream);
+}
+
+TW_EXPORT hipError_t hipExtLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arguments, size_t dynamic_lds,
+                                        hipStream_t stream, hipEvent_t start, hipEvent_t stop, int)
+{
+    hipError_t status = start != nullptr ? hipEventRecord(start, stream) : hipSuccess;
+    if(status == hipSuccess)
+        status = launch_stub("hipExtLaunchKernel", stub, grid, block, arguments, dynamic_lds, stream);
+    return status == hipSuccess && stop != nullptr ? hipEventRecord(stop, stream) : status;
+}
+
+TW_EXPORT hipError_t hipLaunchCooperativeKernel(const void* stub, dim3 grid, dim3 block, void** arguments,
+                                                unsigned dynamic_lds, hipStream_t stream)
+{
+    return launch_stub("hipLaunchCooperativeKernel", stub, grid, block, arguments, dynamic_lds, stream, true);
 }
 
 TW_EXPORT hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -129,14 +178,8 @@ TW_EXPORT hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x
 {
     const int device = device_of(stream);
     Function function;
-    {
-        const std::lock_guard<std::mutex> guard(state().lock);
-        if(device < 0 || state().functions.count(handle) == 0)
-            return said(hipErrorInvalidHandle);
-        function = *reinterpret_cast<const Function*>(handle);
-    }
-    if(hipError_t status; recorded("hipModuleLaunchKernel", stream, &status))
-        return status;
+    if(device < 0 || !find_function(handle, &function))
+        return said(hipErrorInvalidHandle);
     LaunchRequest request = request_of(device, function, dim3(grid_x, grid_y, grid_z), dim3(block_x, block_y, block_z),
                                        dynamic_lds);
     request.arguments     = arguments;
@@ -151,71 +194,22 @@ TW_EXPORT hipError_t hipModuleLaunchKernel(hipFunction_t handle, unsigned grid_x
     }
     if((request.packed != nullptr) == (arguments != nullptr))
         return said(hipErrorInvalidValue);
-    return launched(request);
+    return launch_in("hipModuleLaunchKernel", stream, request);
 }
 
-TW_EXPORT hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* stub, int threads,
-                                                                  size_t dynamic_lds)
+TW_EXPORT hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t handle, unsigned grid_x, unsigned grid_y,
+                                                      unsigned grid_z, unsigned block_x, unsigned block_y,
+                                                      unsigned block_z, unsigned dynamic_lds, hipStream_t stream,
+                                                      void** arguments)
 {
+    const int device = device_of(stream);
     Function function;
-    if(blocks == nullptr || threads < 1)
-        return said(hipErrorInvalidValue);
-    if(!find_stub(stub, &function))
-        return said(hipErrorInvalidDeviceFunction);
-    const LaunchRequest request = request_of(current_device, function, dim3(1), dim3(threads), dynamic_lds);
-    return ask(callbacks.occupancy, &request, blocks);
-}
-
-TW_EXPORT hipError_t hipModuleLoadData(hipModule_t* module, const void* data)
-{
-    if(module == nullptr || data == nullptr)
-        return said(hipErrorInvalidValue);
-    const Image image{next_number++, data};
-    const hipError_t status = ask(callbacks.load, current_device, image.number, data);
-    if(status != hipSuccess)
-        return status;
-    void* const made = new char;
-    const std::lock_guard<std::mutex> guard(state().lock);
-    state().modules.emplace(made, Module{current_device, image, {}});
-    *module = static_cast<hipModule_t>(made);
-    return hipSuccess;
-}
-
-TW_EXPORT hipError_t hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* kernel)
-{
-    if(function == nullptr || kernel == nullptr)
-        return said(hipErrorInvalidValue);
-    Module* found = nullptr;
-    {
-        const std::lock_guard<std::mutex> guard(state().lock);
-        const auto at = state().modules.find(module);
-        if(at == state().modules.end())
-            return said(hipErrorInvalidHandle);
-        found = &at->second; // stays where it is until the module is unloaded
-    }
-    const hipError_t status = ask(callbacks.find, found->device, found->image.number, kernel);
-    if(status != hipSuccess)
-        return status;
-    const std::lock_guard<std::mutex> guard(state().lock);
-    found->functions.push_back(Function{found->image, kernel});
-    *function = reinterpret_cast<hipFunction_t>(&found->functions.back());
-    state().functions.insert(*function);
-    return hipSuccess;
-}
-
-TW_EXPORT hipError_t hipModuleUnload(hipModule_t module)
-{
-    uint64_t number = 0;
-    {
-        const std::lock_guard<std::mutex> guard(state().lock);
-        const auto at = state().modules.find(module);
-        if(at == state().modules.end())
-            return said(hipErrorInvalidHandle);
-        number = at->second.image.number;
-        for(const Function& function : at->second.functions)
-            state().functions.erase(&function);
-        state().modules.erase(at);
-    }
-    delete reinterpret_cast<char*>(module);
-    return ask(callbacks.unload, number);
+    if(device < 0 || !find_function(handle, &function))
+        return said(hipErrorInvalidHandle);
+    LaunchRequest request = request_of(device, function, dim3(grid_x, grid_y, grid_z), dim3(block_x, block_y, block_z),
+                                       dynamic_lds);
+    request.arguments     = arguments;
+    request.cooperative   = 1;
+    const hipError_t status = check_cooperative(request);
+    return status == hipSuccess ? launch_in("hipModuleLaunchCooperativeKernel", stream, request) : status;
 }

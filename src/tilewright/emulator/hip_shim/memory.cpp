@@ -1,18 +1,7 @@
-// Memory: every call goes to Python, which has it.
-#include "state.hpp"
+// Device memory: allocations, plain copies and fills.
+#include "memory.hpp"
 
 using namespace stand_in;
-
-namespace {
-
-// Fills and copies take time where a script says so.
-void passed(int device)
-{
-    if(Script* const script = script_of(device))
-        script->now_us += script->other_us;
-}
-
-} // namespace
 
 TW_EXPORT hipError_t hipMalloc(void** address, size_t bytes)
 {
@@ -21,41 +10,38 @@ TW_EXPORT hipError_t hipMalloc(void** address, size_t bytes)
     *address = nullptr;
     if(refused("hipMalloc"))
         return hipErrorStreamCaptureUnsupported;
-    return bytes == 0 ? hipSuccess : ask(callbacks.allocate, current_device, bytes, address);
+    return bytes == 0 ? hipSuccess : ask(&Callbacks::allocate, current_device, bytes, address);
 }
 
 TW_EXPORT hipError_t hipFree(void* address)
 {
     if(refused("hipFree"))
         return hipErrorStreamCaptureUnsupported;
-    return address == nullptr ? hipSuccess : ask(callbacks.release, current_device, address);
+    return free_any(address);
 }
 
 TW_EXPORT hipError_t hipMemcpy(void* target, const void* source, size_t bytes, hipMemcpyKind direction)
 {
     if(refused("hipMemcpy"))
         return hipErrorStreamCaptureUnsupported;
-    passed(current_device);
-    return bytes == 0 ? hipSuccess : ask(callbacks.copy, current_device, target, source, bytes, static_cast<int>(direction));
+    return copy_bytes(target, source, bytes, direction);
 }
 
 TW_EXPORT hipError_t hipMemcpyAsync(void* target, const void* source, size_t bytes, hipMemcpyKind direction,
                                     hipStream_t stream)
 {
-    hipError_t status = known(stream);
-    if(status != hipSuccess || recorded("hipMemcpyAsync", stream, &status))
-        return status;
-    return hipMemcpy(target, source, bytes, direction);
+    return in_stream("hipMemcpyAsync", stream, [=] { return copy_bytes(target, source, bytes, direction); });
 }
 
 TW_EXPORT hipError_t hipMemset2DAsync(void* target, size_t pitch, int value, size_t width, size_t height,
                                       hipStream_t stream)
 {
-    hipError_t status = known(stream);
-    if(status != hipSuccess || recorded("hipMemset2DAsync", stream, &status))
-        return status;
-    passed(device_of(stream));
-    return width == 0 || height == 0 ? hipSuccess : ask(callbacks.fill, current_device, target, pitch, value, width, height);
+    return in_stream("hipMemset2DAsync", stream, [=] {
+        passed(device_of(stream));
+        return width == 0 || height == 0
+                   ? hipSuccess
+                   : ask(&Callbacks::fill, current_device, target, pitch, value, width, height);
+    });
 }
 
 TW_EXPORT hipError_t hipMemsetAsync(void* target, int value, size_t bytes, hipStream_t stream)

@@ -44,6 +44,8 @@ class LaunchRecord:
 
 
 DEFAULT = ShimSettings()
+_process_default = DEFAULT  # of all threads without settings of their own
+_watchers: list[Callable[[int, LaunchRecord], None]] = []
 _settings: ContextVar[Mapping[int, ShimSettings]] = ContextVar("tilewright_emulation", default=MappingProxyType({}))
 _records: ContextVar[tuple[tuple[int, list[LaunchRecord]], ...]] = ContextVar("tilewright_records", default=())
 _label: ContextVar[str] = ContextVar("tilewright_label", default="")
@@ -51,7 +53,13 @@ _label: ContextVar[str] = ContextVar("tilewright_label", default="")
 
 def get_settings(device: int) -> ShimSettings:
     """Return the current settings for launches of this thread on a device."""
-    return _settings.get().get(device, DEFAULT)
+    return _settings.get().get(device, _process_default)
+
+
+def use_process_settings(settings: ShimSettings) -> None:
+    """Use settings for launches of all threads that have none of their own."""
+    global _process_default  # noqa: PLW0603 - of the process
+    _process_default = settings
 
 
 def update_settings(old: ShimSettings, **given: Any) -> ShimSettings:
@@ -88,10 +96,17 @@ def record_launches(device: int) -> Iterator[list[LaunchRecord]]:
 
 
 def record_launch(device: int, launch: LaunchRecord) -> None:
-    """Add a launch to all lists that record its device."""
+    """Add a launch to all lists that record its device, and pass it to all watchers."""
+    for watcher in _watchers:
+        watcher(device, launch)
     for wanted, launches in _records.get():
         if wanted == device:
             launches.append(launch)
+
+
+def watch_launches(watcher: Callable[[int, LaunchRecord], None]) -> None:
+    """From now on pass every launch of every thread to `watcher`, with its device."""
+    _watchers.append(watcher)
 
 
 @contextmanager

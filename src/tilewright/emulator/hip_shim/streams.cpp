@@ -1,6 +1,8 @@
 // Streams and events. All work is done when the call that asked for it returns.
 #include "state.hpp"
 
+#include <chrono>
+
 using namespace stand_in;
 
 namespace {
@@ -35,6 +37,12 @@ bool known(hipEvent_t event)
     return state().events.count(event) != 0;
 }
 
+double now_us()
+{
+    using namespace std::chrono;
+    return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
 // Somebody waited: what was asked for up to then is done.
 template <typename Chosen>
 hipError_t reached(Chosen chosen)
@@ -49,6 +57,76 @@ hipError_t reached(Chosen chosen)
 
 TW_EXPORT hipError_t hipStreamCreate(hipStream_t* stream) { return new_stream(stream); }
 TW_EXPORT hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned) { return new_stream(stream); }
+TW_EXPORT hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned, int) { return new_stream(stream); }
+
+// All streams have the same priority.
+TW_EXPORT hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest)
+{
+    for(int* const value : {least, greatest})
+        if(value != nullptr)
+            *value = 0;
+    return hipSuccess;
+}
+
+TW_EXPORT hipError_t hipStreamGetPriority(hipStream_t stream, int* priority)
+{
+    if(priority == nullptr)
+        return said(hipErrorInvalidValue);
+    *priority = 0;
+    return known(stream);
+}
+
+TW_EXPORT hipError_t hipStreamGetFlags(hipStream_t stream, unsigned* flags)
+{
+    if(flags == nullptr)
+        return said(hipErrorInvalidValue);
+    *flags = hipStreamDefault;
+    return known(stream);
+}
+
+// Functions of the host: all work before them is done.
+TW_EXPORT hipError_t hipStreamAddCallback(hipStream_t stream, hipStreamCallback_t function, void* data, unsigned flags)
+{
+    if(function == nullptr || flags != 0)
+        return said(hipErrorInvalidValue);
+    if(refused("hipStreamAddCallback"))
+        return hipErrorStreamCaptureUnsupported;
+    if(const hipError_t status = known(stream); status != hipSuccess)
+        return status;
+    function(stream, earlier_fault(device_of(stream)), data);
+    return hipSuccess;
+}
+
+TW_EXPORT hipError_t hipLaunchHostFunc(hipStream_t stream, hipHostFn_t function, void* data)
+{
+    if(function == nullptr)
+        return said(hipErrorInvalidValue);
+    hipError_t status = known(stream);
+    if(status != hipSuccess)
+        return status;
+    if(recorded("hipLaunchHostFunc", stream, &status))
+    {
+        if(status == hipSuccess)
+            capture.work.emplace_back([=] { return function(data), hipSuccess; });
+        return status;
+    }
+    function(data);
+    return hipSuccess;
+}
+
+// A stream that waits for an event of a captured stream is captured, too.
+TW_EXPORT hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned)
+{
+    if(const hipError_t status = known(stream); status != hipSuccess)
+        return status;
+    const std::lock_guard<std::mutex> guard(state().lock);
+    const auto found = state().events.find(event);
+    if(found == state().events.end())
+        return said(hipErrorInvalidHandle);
+    if(capture.active && found->second.captured)
+        capture.streams.insert(stream);
+    return hipSuccess;
+}
 
 TW_EXPORT hipError_t hipStreamDestroy(hipStream_t stream)
 {
@@ -68,6 +146,8 @@ TW_EXPORT hipError_t hipStreamSynchronize(hipStream_t stream)
         return said(hipErrorInvalidHandle);
     if(refused("hipStreamSynchronize"))
         return hipErrorStreamCaptureUnsupported;
+    if(const hipError_t status = earlier_fault(device); status != hipSuccess)
+        return status;
     const std::lock_guard<std::mutex> guard(state().lock);
     return reached([=](const Point& point) { return point.device == device && point.stream == stream; });
 }
@@ -80,6 +160,8 @@ TW_EXPORT hipError_t hipDeviceSynchronize()
         return said(hipErrorNoDevice);
     if(refused("hipDeviceSynchronize"))
         return hipErrorStreamCaptureUnsupported;
+    if(const hipError_t status = earlier_fault(current_device); status != hipSuccess)
+        return status;
     const std::lock_guard<std::mutex> guard(state().lock);
     return reached([](const Point& point) { return point.device == current_device; });
 }
@@ -122,8 +204,15 @@ TW_EXPORT hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream)
     if(found == state().events.end() || device < 0)
         return said(hipErrorInvalidHandle);
     const Script* const script = script_of(device);
-    const bool timed           = script != nullptr && !script->over;
-    found->second              = Point{timed, false, device, stream, timed ? script->now_us : 0, state().recorded++};
+    const bool scripted        = script != nullptr && !script->over;
+    Point& point               = found->second;
+    point.timed                = scripted || in_program;
+    point.reached              = false;
+    point.captured             = capture.active && capture.streams.count(stream) != 0;
+    point.device               = device;
+    point.stream               = stream;
+    point.us                   = scripted ? script->now_us : in_program ? now_us() : 0;
+    point.order                = state().recorded++;
     return hipSuccess;
 }
 
@@ -135,6 +224,8 @@ TW_EXPORT hipError_t hipEventSynchronize(hipEvent_t event)
     const auto found = state().events.find(event);
     if(found == state().events.end())
         return said(hipErrorInvalidHandle);
+    if(const hipError_t status = earlier_fault(found->second.device); status != hipSuccess)
+        return status;
     const Point last = found->second;
     return reached([=](const Point& point) {
         return point.device == last.device && point.stream == last.stream && point.order <= last.order;
@@ -146,7 +237,8 @@ TW_EXPORT hipError_t hipEventQuery(hipEvent_t event)
     return said(known(event) ? hipSuccess : hipErrorInvalidHandle);
 }
 
-// There is no time on an emulated device, but for what a script says. As on a GPU, nobody may ask before having waited.
+// There is no time on an emulated device, but for what a script says, and in programs the host's: programs check that
+// there is one. As on a GPU, nobody may ask before having waited.
 TW_EXPORT hipError_t hipEventElapsedTime(float* ms, hipEvent_t start, hipEvent_t stop)
 {
     const std::lock_guard<std::mutex> guard(state().lock);
@@ -156,7 +248,7 @@ TW_EXPORT hipError_t hipEventElapsedTime(float* ms, hipEvent_t start, hipEvent_t
         return said(hipErrorInvalidHandle);
     if(!first->second.timed || !then->second.timed || first->second.device != then->second.device)
         return said(hipErrorNotSupported);
-    if(!first->second.reached || !then->second.reached)
+    if(!in_program && (!first->second.reached || !then->second.reached))
         return said(hipErrorNotReady);
     *ms = static_cast<float>((then->second.us - first->second.us) / 1000);
     return hipSuccess;

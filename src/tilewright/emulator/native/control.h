@@ -99,6 +99,28 @@ static int run_barrier(Wave *w, const Instruction *i) {
     return run_barrier_wait(w, i);
 }
 
+/* The barrier of the whole grid. A wave that has to wait comes here again when its block has a turn. */
+static int run_grid_barrier(Wave *w, const Instruction *i) {
+    Launch *g = w->worker->launch;
+    uint64_t exec = exec_of(w);
+    uint32_t last = w->v[i->in[0].index][exec ? __builtin_ctzll(exec) : 0];
+    if (!w->at_grid) {
+        w->at_grid = true;
+        w->grid_phase = __atomic_load_n(&g->grid_phase, __ATOMIC_ACQUIRE);
+        if (__atomic_fetch_add(&g->grid_arrived, 1, __ATOMIC_ACQ_REL) == last) {
+            __atomic_store_n(&g->grid_arrived, 0, __ATOMIC_RELAXED);
+            __atomic_fetch_add(&g->grid_phase, 1, __ATOMIC_RELEASE);
+        }
+    }
+    if (__atomic_load_n(&g->grid_phase, __ATOMIC_ACQUIRE) != w->grid_phase) {
+        w->at_grid = false;
+        return NEXT;
+    }
+    w->worker->executed[w->pc]--; /* counted when it is passed */
+    w->block->gives_way = true;
+    return YIELDED;
+}
+
 static int run_end(Wave *w, const Instruction *i) {
     (void)i;
     drain_all(w);

@@ -87,8 +87,10 @@ static bool run_block(Worker *worker, Block *b) {
     while (!worker->fault.code && b->living && !worker->launch->stop) {
         if (!run_waves(worker, b))
             deadlock(b, worker->launch->waves_per_block);
-        if (worker->total - begun >= TURN && b->living)
+        if ((worker->total - begun >= TURN || b->gives_way) && b->living) {
+            b->gives_way = false;
             return false;
+        }
     }
     return true;
 }
@@ -133,7 +135,8 @@ static void *work(void *argument) {
     for (;;) {
         if (worker->launch->stop)
             break;
-        int64_t number = waiting < MOST_WAITING ? take_block(worker->launch, share->supply) : -1;
+        bool more = worker->launch->cooperative || waiting < MOST_WAITING;
+        int64_t number = more ? take_block(worker->launch, share->supply) : -1;
         Block *b = first;
         if (number >= 0) {
             if (!(b = start_block(worker, used, number)) && !no_room(share, number))

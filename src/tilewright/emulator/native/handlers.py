@@ -27,6 +27,7 @@ HANDLERS = {
     "barrier_signal": "run_barrier_signal",
     "barrier_first": "run_barrier_first",
     "barrier_wait": "run_barrier_wait",
+    "grid_barrier": "run_grid_barrier",
     "end": "run_end",
     "get_mode": "run_getreg",
     "set_mode": "run_setreg",

@@ -128,6 +128,7 @@ class NativeLaunch(c.Structure):
         *((name, c.c_uint32) for name in ("lanes", "strict", "turned", "detailed", "float_mode")),
         *((name, c.c_uint32) for name in ("entry", "poison")),
         *((name, c.c_uint32) for name in ("line_bytes", "banks", "threads", "matrix_flush", "dma_mask", "gfx9")),
+        *((name, c.c_uint32) for name in ("cooperative", "grid_arrived", "grid_phase")),
         ("stop", c.c_uint64),
         ("limit", c.c_uint64),
         ("capacity", c.c_uint8 * QUEUES),

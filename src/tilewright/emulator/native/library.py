@@ -24,6 +24,7 @@ from tilewright.building.store.local import Store, build_own_library
 from tilewright.emulator import isa
 from tilewright.emulator.native import generate
 from tilewright.emulator.native.layout import STRUCTURES, NativeLaunch
+from tilewright.emulator.tools import get_given_tools
 
 _FOLDER = Path(__file__).parent
 _SOURCES = ("engine.c",)
@@ -60,6 +61,8 @@ def find_compiler() -> Path | None:
 @cache
 def load_engine() -> EngineLibrary | None:
     """Load the library, compiled if necessary; None without a compiler."""
+    if (given := get_given_tools()) is not None:
+        return None if given.engine is None else _load(given.engine)
     cxx = find_compiler()
     if cxx is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.emulator import control, waitcnt
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.control import Barrier, Call, End, Jump
+from tilewright.emulator.control import Barrier, Call, End, GridBarrier, Jump
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.native.handlers import NUMBERS
 from tilewright.emulator.native.layout import (
@@ -21,6 +21,7 @@ from tilewright.emulator.native.layout import (
     make_operand,
     make_record,
     make_scalar,
+    make_vector,
 )
 
 # Records whose `target` is an address until all addresses have indices.
@@ -53,6 +54,8 @@ def _lower_ending(ending: control.Ending, instruction: Instruction, code: Loaded
     if isinstance(ending, Barrier):
         signal = "barrier_first" if ending.first else "barrier_signal"
         return make_record(_BARRIERS.get(ending.kind, signal))
+    if isinstance(ending, GridBarrier):
+        return make_record("grid_barrier", None, [make_vector(ending.register)])
     if isinstance(ending, Jump):
         if ending.condition is None:
             return make_record("branch", target=ending.target)

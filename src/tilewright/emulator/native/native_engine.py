@@ -162,6 +162,7 @@ class NativeEngine:
             limit=self._limit,
             capacity=make_capacities(arch.name),
             gfx9=is_gfx9(self._code),
+            cooperative=start.launch.cooperative,
             executed=self._executed.ctypes.data,
         )
 

@@ -125,6 +125,8 @@ typedef struct Wave {
     uint32_t state;
     uint32_t number; /* in its block */
     uint32_t phase;  /* of the barrier, when this wave signalled */
+    uint32_t grid_phase; /* of the grid's barrier, when this wave arrived */
+    bool at_grid;        /* whether it waits there */
     uint64_t all;    /* a bit for each lane that the wave has */
     uint64_t executed;
     uint8_t *scratch; /* private memory of its lanes, one after another */
@@ -140,6 +142,7 @@ struct Block {
     uint32_t living;
     uint32_t arrived;
     uint32_t phase;
+    bool gives_way; /* to other blocks, before its turn is over */
     Wave *waves;
     Block *next;
 };
@@ -178,6 +181,9 @@ struct Launch {
     uint32_t matrix_flush;   /* the GPU's matrix instructions flush subnormal numbers */
     uint32_t dma_mask;       /* bits of M0 that count for copies to the LDS */
     uint32_t gfx9;           /* the GPU's generation: descriptors of buffers and the order of flat accesses differ */
+    uint32_t cooperative;    /* all blocks run together */
+    uint32_t grid_arrived;   /* waves at the grid's barrier */
+    uint32_t grid_phase;     /* how often all have arrived there */
     volatile uint64_t stop;  /* set from outside: give up */
     uint64_t limit;          /* wave instructions */
     uint8_t capacity[QUEUES]; /* most that a counter can count */

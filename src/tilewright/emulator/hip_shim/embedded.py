@@ -1,0 +1,38 @@
+"""The emulated device inside a HIP program that `tilewright emulate` started: embed.cpp calls `start` there."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from pathlib import Path
+
+from tilewright.base.errors import TilewrightError
+from tilewright.emulator.hip_shim import deferred_errors, settings
+from tilewright.emulator.hip_shim.program_log import ProgramLog
+from tilewright.emulator.hip_shim.shim import open_program_shim
+from tilewright.emulator.launch import Mode
+from tilewright.emulator.tools import EmulatorTools, use_tools
+
+
+def start(
+    *,
+    gpu: str,
+    mode: str,
+    report: str | None,
+    shim: str,
+    objdump: str | None,
+    readelf: str | None,
+    engine: str | None,
+) -> None:
+    """Connect one emulated GPU to the HIP shim of this process. Paths are texts; None where there is none."""
+    tools = EmulatorTools(*(None if path is None else Path(path) for path in (objdump, readelf, engine)))
+    use_tools(tools)
+    log = ProgramLog(gpu, mode, None if report is None else Path(report))
+    deferred_errors.use_handler(log.add_error)
+    settings.use_process_settings(settings.ShimSettings(mode=Mode(mode)))
+    settings.watch_launches(log.add_launch)
+    try:
+        log.shim = open_program_shim(Path(shim), gpu, lambda: tools.readelf, log.write)
+        atexit.register(log.write)  # of a program that is Python itself: the shim is closed before the process ends
+    except TilewrightError as error:
+        sys.stderr.write(f"tilewright: the emulated device cannot be used: {error}\n")

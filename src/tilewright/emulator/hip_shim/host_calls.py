@@ -1,0 +1,47 @@
+"""Packets in device memory through which kernels call the host; the HIP shim answers them (host_calls.cpp)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tilewright.emulator.kernel_metadata import KernelMetadata
+from tilewright.emulator.memory import Memory
+from tilewright.emulator.native.native_engine import BATCH_WAVES
+
+_ARGUMENT = "hidden_hostcall_buffer"
+
+
+def has_host_calls(kernel: KernelMetadata) -> bool:
+    """Whether a kernel may call the host."""
+    return any(argument.kind == _ARGUMENT for argument in kernel.arguments)
+
+
+class HostCalls:
+    """The functions of the HIP shim that write packets and answer calls."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        library.tilewright_host_calls_bytes.argtypes = [ctypes.c_uint64]
+        library.tilewright_host_calls_bytes.restype = ctypes.c_uint64
+        library.tilewright_host_calls_write.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+        library.tilewright_host_calls_begin.argtypes = [ctypes.c_void_p]
+        library.tilewright_host_calls_begin.restype = ctypes.c_void_p
+        library.tilewright_host_calls_end.argtypes = [ctypes.c_void_p]
+
+    @contextmanager
+    def serve(self, memory: Memory, waves: int) -> Iterator[int]:
+        """Answer the calls of a launch of `waves` waves inside the `with` block, which gets the packets' address."""
+        # Each wave that runs may hold a packet, and never more of them run than a batch has.
+        packets = 1 << (min(max(waves, 1), BATCH_WAVES) - 1).bit_length()
+        address = memory.allocate(int(self._library.tilewright_host_calls_bytes(packets)), "calls to the host")
+        try:
+            self._library.tilewright_host_calls_write(address, packets)
+            handle = self._library.tilewright_host_calls_begin(address)
+            try:
+                yield address
+            finally:
+                self._library.tilewright_host_calls_end(handle)
+        finally:
+            memory.free(address)

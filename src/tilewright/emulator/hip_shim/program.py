@@ -1,0 +1,164 @@
+"""The environment in which a HIP program runs on the emulated device.
+
+The program loads the HIP shim instead of AMD's library, and the shim starts Python in the program's process at the
+first call that needs a device. The paths of the shim, the engine and the tools are found once and kept in the cache
+folder, because finding them takes longer than most programs run.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright import __version__
+from tilewright.base import knobs
+from tilewright.base.atomic_write import write_atomically
+from tilewright.base.digest import digest_value
+from tilewright.base.errors import DeviceError, choose
+from tilewright.emulator.hardware import EMULATED
+from tilewright.emulator.launch import Mode
+
+_PACKAGE = Path(__file__).parents[1]
+_FOLDER = "emulate"
+# Names under which programs and libraries look for HIP.
+_SONAMES = ("libamdhip64.so", "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7")
+# In bundles' tables of contents and in the metadata of code objects.
+_TARGET = re.compile(rb"amdgcn-amd-amdhsa--(gfx[0-9a-f]+)")
+# Variables and knobs on which the paths depend.
+_PLACES = (knobs.ROCM_PATH, knobs.TOOLCHAIN, knobs.CXX, knobs.CACHE_DIR, knobs.STORE)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTools:
+    """The files that a program on the emulated device needs. `links` is a folder in which HIP's names mean the shim."""
+
+    shim: str
+    links: str
+    objdump: str | None
+    readelf: str | None
+    engine: str | None
+
+    def list_files(self) -> Iterable[str]:
+        """The files, without those that are not needed."""
+        return [path for path in (self.shim, self.objdump, self.readelf, self.engine) if path is not None]
+
+
+def make_program_environment(gpu: str, mode: Mode, report: Path | None) -> dict[str, str]:
+    """Return the variables to set for a program that shall run on an emulated GPU.
+
+    `report` is a file to which each process of the program appends a line of JSON.
+    """
+    choose("emulated GPU", gpu, EMULATED)
+    tools = find_program_tools()
+    given = {
+        "gpu": gpu,
+        "mode": mode.value,
+        "report": None if report is None else str(report.absolute()),
+        "shim": tools.shim,
+        "objdump": tools.objdump,
+        "readelf": tools.readelf,
+        "engine": tools.engine,
+    }
+    folders = [str(Path(path).absolute()) for path in sys.path]
+    program = "\n".join(
+        [
+            "import sys",
+            f"sys.path += [path for path in {folders!r} if path not in sys.path]",
+            "from tilewright.emulator.hip_shim.embedded import start",
+            f"start(**{given!r})",
+        ]
+    )
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    python = [str(find_python_library()), sys.base_prefix, version]
+    known = knobs.read_foreign_variables(("LD_PRELOAD", "LD_LIBRARY_PATH"))
+    return {
+        "LD_PRELOAD": _put_first(tools.shim, known.get("LD_PRELOAD")),
+        "LD_LIBRARY_PATH": _put_first(tools.links, known.get("LD_LIBRARY_PATH")),
+        knobs.EMULATE.name: "\n".join([*python, program]),
+    }
+
+
+def _put_first(path: str, others: str | None) -> str:
+    """Put a path before the others, once: a program on the emulated device may start another."""
+    return ":".join([path, *(other for other in (others or "").split(":") if other and other != path)])
+
+
+def find_python_library() -> Path:
+    """Return the shared library of this Python, which the program loads."""
+    name = sysconfig.get_config_var("INSTSONAME") or ""
+    folders = (sysconfig.get_config_var("LIBDIR"), Path(sys.base_prefix, "lib"))
+    found = next((Path(folder, name) for folder in folders if folder and Path(folder, name).is_file()), None)
+    if found is None or ".so" not in name:
+        major, minor = sys.version_info[:2]
+        raise DeviceError(
+            f"this Python ({sys.executable}) has no shared library, which a program on the emulated device loads. "
+            f"Install it (apt-get install libpython{major}.{minor}), or use a Python that was built with "
+            "--enable-shared: those of conda, uv, python.org's containers and GitHub's setup-python are."
+        )
+    return found
+
+
+def find_program_gpus(program: Path) -> list[str]:
+    """Return the GPUs that a program or library has uncompressed code for, by the targets that it names."""
+    with program.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return []
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return sorted({match[1].decode() for match in _TARGET.finditer(data)})
+
+
+def find_program_tools() -> ProgramTools:
+    """Return the files that programs need; they are built if necessary."""
+    folder = knobs.cache_dir() / _FOLDER
+    key = digest_value([__version__, str(_PACKAGE), sys.prefix, knobs.search_path(), *(str(k.get()) for k in _PLACES)])
+    kept = folder / f"{key}.json"
+    found = _read_tools(kept)
+    if found is None:
+        found = _make_tools(folder / f"{key}.lib")
+        stamps = _read_stamps(found)
+        text = json.dumps({"tools": {name: getattr(found, name) for name in ProgramTools.__slots__}, "stamps": stamps})
+        with write_atomically(kept) as draft:
+            draft.write_text(text, "utf-8")
+    return found
+
+
+def _make_tools(links: Path) -> ProgramTools:
+    # These take longer to import than most programs run, and are needed once.
+    from tilewright.building.toolchain import find_toolchain  # noqa: PLC0415
+    from tilewright.emulator.hip_shim.shim import build_shim  # noqa: PLC0415
+    from tilewright.emulator.native.library import load_engine  # noqa: PLC0415
+
+    toolchain = find_toolchain(with_ck=False)
+    shim = build_shim(toolchain)
+    engine = load_engine()
+    links.mkdir(parents=True, exist_ok=True)
+    for name in _SONAMES:
+        new = links / f".{name}.{os.getpid()}"
+        new.symlink_to(shim)
+        new.replace(links / name)
+    paths = (toolchain.objdump, toolchain.readelf, None if engine is None else engine.path)
+    return ProgramTools(str(shim), str(links), *(None if path is None else str(path) for path in paths))
+
+
+def _read_tools(kept: Path) -> ProgramTools | None:
+    """Read the kept paths; None if there are none, or if a file has changed since."""
+    try:
+        document = json.loads(kept.read_text("utf-8"))
+        tools = ProgramTools(**document["tools"])
+        return tools if document["stamps"] == _read_stamps(tools) else None
+    except (OSError, ValueError, KeyError, TypeError):  # of another version, or half removed: found anew
+        return None
+
+
+def _read_stamps(tools: ProgramTools) -> Mapping[str, list[int]]:
+    """Return size and time of all files, and of the sources from which the shim and the engine are built."""
+    sources = [path for folder in ("hip_shim", "native", "isa") for path in sorted((_PACKAGE / folder).glob("*.*"))]
+    stamps = {path: Path(path).stat() for path in [*tools.list_files(), *map(str, sources)]}
+    return {path: [stamp.st_size, stamp.st_mtime_ns] for path, stamp in stamps.items()}
