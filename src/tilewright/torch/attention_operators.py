@@ -134,10 +134,19 @@ def _attention(
     return out, lse
 
 
+def _make_result(shape: Sequence[int], *arrays: torch.Tensor) -> torch.Tensor:
+    """An empty result. Heads come before tokens in its memory if they do in all arrays, which are then not copied."""
+    own = all(array.is_contiguous() for array in arrays)
+    if own or not all(array.transpose(-3, -2).is_contiguous() for array in arrays):
+        return arrays[0].new_empty(shape)
+    *rest, tokens, heads, size = shape
+    return arrays[0].new_empty((*rest, heads, tokens, size)).transpose(-3, -2)
+
+
 @_attention.register_fake
 def _(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: ARG001
     per_query = (q.shape[1], q.shape[0]) if q.dim() == 3 else (q.shape[0], q.shape[2], q.shape[1])
-    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(per_query, dtype=torch.float32)
+    return _make_result((*q.shape[:-1], v.shape[-1]), q, k, v), q.new_empty(per_query, dtype=torch.float32)
 
 
 def _save_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -196,13 +205,14 @@ def _gradient(
 
 @_gradient.register_fake
 def _(
-    gradient: torch.Tensor,  # noqa: ARG001
+    gradient: torch.Tensor,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
+    out: torch.Tensor,
     *rest: Any,  # noqa: ARG001
 ) -> tuple[torch.Tensor, ...]:
-    return tuple(each.new_empty(each.shape) for each in (q, k, v))
+    return tuple(_make_result(each.shape, q, k, v, gradient, out) for each in (q, k, v))
 
 
 @torch.library.custom_op("tilewright::cached_attention", mutates_args=())
@@ -231,9 +241,9 @@ def _cached_attention(
 @_cached_attention.register_fake
 def _(
     q: torch.Tensor,
-    k_cache: torch.Tensor,  # noqa: ARG001
+    k_cache: torch.Tensor,
     v_cache: torch.Tensor,
     *rest: Any,  # noqa: ARG001
 ) -> tuple[torch.Tensor, torch.Tensor]:
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
-    return q.new_empty((*q.shape[:-1], v_cache.shape[-1])), lse
+    return _make_result((*q.shape[:-1], v_cache.shape[-1]), q, k_cache, v_cache), lse
