@@ -69,11 +69,11 @@ def record_problems() -> Iterator[RecordedProblems]:
         yield recorded
 
 
-class _OperatorRecorder(TorchDispatchMode):
+class _OperatorRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Records operators that reach a device, those of gradients too."""
 
     def __init__(self, recorded: RecordedProblems) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recorded = recorded
         self.paused = False  # inside an attention, whose products are not problems of their own
 
@@ -135,8 +135,12 @@ def _read_product(a: torch.Tensor, b: torch.Tensor, **more: Any) -> _Problems:
     if 0 in (*a.shape, *b.shape):
         return
     layout = _find_layout(a) + _find_layout(b) + "r"
-    dtype = read_dtype_name(a.dtype)
+    dtype = _name_type(a)
     yield gemm.Problem(m=m, n=b.shape[-1], k=k, dtype=dtype, layout=layout, batch=batch[0] if batch else 1, **more)
+
+
+def _name_type(tensor: torch.Tensor) -> str:
+    return str(read_dtype_name(tensor.dtype))
 
 
 def _find_layout(matrix: torch.Tensor) -> str:
@@ -188,7 +192,7 @@ def _make_convolution(
         stride=tuple(stride),
         dilation=tuple(dilation),
         pad=tuple(padding),
-        dtype=read_dtype_name(images.dtype),
+        dtype=_name_type(images),
     )
 
 
@@ -217,7 +221,7 @@ def _make_attention(family: str, query: torch.Tensor, key: torch.Tensor, value: 
     heads, batch = (query.shape[-3] if query.dim() > 2 else 1), query.shape[:-3].numel()
     return fmha.Problem(
         family=family,
-        dtype=read_dtype_name(query.dtype),
+        dtype=_name_type(query),
         batch=batch,
         heads=heads,
         kv_heads=key.shape[-3] if key.dim() > 2 else 1,
