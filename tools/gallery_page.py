@@ -131,7 +131,7 @@ def make_gallery_page() -> str:
     for topic, title in TOPICS.items():
         members = [each for each in examples if each.topic == topic]
         rows = [(f"[{each.title}](#{each.anchor})", f"`{each.name}`") for each in members]
-        parts += [f"## {title}", format_table(("you learn to", "file"), rows)]
+        parts += [f"## {title}", format_table(("example", "file"), rows)]
         parts += [_format_example(each) for each in members]
     return format_page("Gallery", *parts)
 
