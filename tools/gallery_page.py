@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 OUTPUTS = EXAMPLES / "outputs"
 PAGE = ROOT / "docs" / "gallery.md"
-# Folders of examples, in the order of the page. Other folders have pages of their own.
+# The topics: their folders, and their examples in reading order. Other folders have pages of their own.
 TOPICS = {
     "gemm": "Products of matrices",
     "conv": "Convolution",
@@ -26,6 +26,19 @@ TOPICS = {
     "select": "Legal kernels and the best one, without a compiler",
     "sweep": "Measurements",
     "emulator": "The emulated device",
+}
+ORDER = {
+    "gemm": "matmul bias_activation views_and_out device_arrays batched build_ahead run types layouts fp8 int8 multi_d "
+    "split_k preshuffle padding verify_a_set measure save_and_load two_registries pack",
+    "conv": "conv stride_and_dilation groups depthwise lines volumes input_gradient weight_gradient transposed "
+    "gemm_inside forward backward_data backward_weight choose_kernel explicit_gemm",
+    "fmha": "attention window shared_heads lengths bias alibi soft_cap sinks dropout fp8 packed_sequences parts "
+    "append_rotary decode_pages prefill decoding gradients deterministic training tensors stages splits",
+    "torch": "linear conv_training replace_modules compiled autocast flash_attn transformers_model tensors",
+    "select": "legal_kernels why_rejected kernel_and_problem explain_choice estimate_sizes priorities sets names gpus "
+    "several_gpus rules render_source kernel_set_file problem_list learned_choice",
+    "sweep": "emulated winners tune_on_budget query",
+    "emulator": "counters launches inspect modes missing_barrier own_kernel",
 }
 INTRO = """\
 Each program shows one idea in at most 60 lines, checks its own result, and runs without a GPU. Tests run all of them
@@ -36,7 +49,7 @@ Programs in C and C++ are in [examples/pack](../examples/pack/README.md)."""
 
 @dataclass(frozen=True)
 class Example:
-    """A program. `title` is the first line of its docstring without the full stop."""
+    """A program. Its docstring is a title of one line, and usually a paragraph."""
 
     path: Path
     text: str
@@ -52,7 +65,23 @@ class Example:
 
     @property
     def title(self) -> str:
-        return (ast.get_docstring(ast.parse(self.text)) or "").partition("\n")[0].removesuffix(".")
+        """The first line of the docstring, without the full stop."""
+        return self._docstring.partition("\n")[0].removesuffix(".")
+
+    @property
+    def doc(self) -> str:
+        """The docstring after its first line."""
+        return self._docstring.partition("\n")[2].strip()
+
+    @property
+    def code(self) -> str:
+        """The program after its docstring."""
+        end = ast.parse(self.text).body[0].end_lineno
+        return "\n".join(self.text.splitlines()[end:]).strip()
+
+    @property
+    def _docstring(self) -> str:
+        return ast.get_docstring(ast.parse(self.text)) or ""
 
     @property
     def anchor(self) -> str:
@@ -65,13 +94,18 @@ class Example:
 
 
 def list_examples() -> list[Example]:
-    """List the examples of all topics: in a topic, the shorter programs first."""
-    found = [
-        Example(path, path.read_text(encoding="utf-8"))
-        for topic in TOPICS
-        for path in sorted((EXAMPLES / topic).glob("*.py"))
-    ]
-    return sorted(found, key=lambda each: (list(TOPICS).index(each.topic), each.text.count("\n"), each.name))
+    """List the examples of all topics, in reading order. An example that ORDER does not name is an error."""
+    found = []
+    for topic in TOPICS:
+        names = ORDER[topic].split()
+        there = {path.stem: path for path in (EXAMPLES / topic).glob("*.py")}
+        if set(names) != set(there):
+            different = ", ".join(sorted(set(names) ^ set(there)))
+            raise SystemExit(
+                f"examples/{topic} and ORDER in tools/gallery_page.py have different examples: {different}"
+            )
+        found += [Example(there[name], there[name].read_text(encoding="utf-8")) for name in names]
+    return found
 
 
 def make_anchor(title: str) -> str:
@@ -97,7 +131,7 @@ def make_gallery_page() -> str:
     for topic, title in TOPICS.items():
         members = [each for each in examples if each.topic == topic]
         rows = [(f"[{each.title}](#{each.anchor})", f"`{each.name}`") for each in members]
-        parts += [f"## {title}", format_table(("you learn to", "file"), rows)]
+        parts += [f"## {title}", format_table(("example", "file"), rows)]
         parts += [_format_example(each) for each in members]
     return format_page("Gallery", *parts)
 
@@ -110,11 +144,6 @@ def _format_example(example: Example) -> str:
         )
     printed = example.output.read_text(encoding="utf-8").rstrip()
     link = f"[examples/{example.name}](../examples/{example.name})"
-    return "\n\n".join(
-        [
-            f"### {example.title}",
-            link,
-            f"<!-- not run -->\n```python\n{example.text.rstrip()}\n```",
-            f"It prints:\n\n```text\n{printed}\n```",
-        ]
-    )
+    parts = [f"### {example.title}", example.doc, link]
+    parts += [f"<!-- not run -->\n```python\n{example.code}\n```", f"It prints:\n\n```text\n{printed}\n```"]
+    return "\n\n".join(filter(None, parts))

@@ -1,7 +1,7 @@
 """Compile before the first call.
 
 `warm` selects the kernels for a list of problems and compiles them in parallel, without a device. With `build="never"`
-a call then takes kernels from the store only: it fails at once instead of compiling for seconds.
+a call then takes kernels from the store only: without one, it fails at once instead of compiling for seconds.
 """
 
 import numpy as np
@@ -15,7 +15,3 @@ print(f"{len(problems)} problems need {len(kernels)} kernel, {kernels[0].config.
 with tw.options(device="emulated:gfx942", build="never"):
     a, b = np.ones((100, 64), np.float16), np.ones((64, 64), np.float16)
     assert (tw.matmul(a, b) == 64).all()
-    try:
-        tw.matmul(a.astype("float32"), b.astype("float32"))
-    except tw.errors.UnsupportedError as error:
-        print(str(error).partition(". Build")[0])
