@@ -14,7 +14,7 @@ from scale_calls import ROOT, ScaleLibrary, in_own_process
 
 from built_kernels import STORE
 from tilewright.building.toolchain import find_toolchain
-from tilewright.emulator.hip_shim.shim import find_hip_library
+from tilewright.emulator.hip_shim.shim_library import find_hip_library
 
 pytestmark = pytest.mark.compile
 

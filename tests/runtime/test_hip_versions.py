@@ -14,13 +14,14 @@ from scale_calls import ScaleLibrary, in_own_process
 from tilewright.building.pack.write import write_pack
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import find_toolchain
-from tilewright.emulator.hip_shim.shim import build_shim
+from tilewright.emulator.hip_shim.shim_library import build_shim
 
 pytestmark = pytest.mark.compile
 
 START = """
 import ctypes
 import tilewright.emulator.hip_shim.shim as made
+import tilewright.emulator.hip_shim.shim_library as library
 from tilewright.runtime import hip_library
 x = np.arange(200, dtype=np.float32)
 """
@@ -60,7 +61,7 @@ def test_no_library_names_hip(name: str, request: pytest.FixtureRequest) -> None
 @pytest.mark.parametrize("soname", ["libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7"])
 def test_each_version_alone(scale: ScaleLibrary, packed: ScaleLibrary, soname: str) -> None:
     build = f"""
-made.read_soname = lambda *_: {soname!r}
+library.read_soname = lambda *_: {soname!r}
 hip_library.use_gpu_library(made.open_shim().path)
 """
     used, mapped = run_both(scale, packed, build)
@@ -75,7 +76,7 @@ def test_the_library_of_torch(scale: ScaleLibrary, packed: ScaleLibrary, tmp_pat
     own.write_bytes(build_shim(find_toolchain()).read_bytes())
     load = f"""
 torch = ctypes.CDLL({str(own)!r})
-made.build_shim = lambda *_: Path({str(own)!r})
+library.build_shim = lambda *_: Path({str(own)!r})
 made.open_shim()  # the emulated GPUs behind it
 """
     used, mapped = run_both(scale, packed, load)

@@ -12,7 +12,7 @@ import pytest
 from scale_calls import ScaleLibrary, in_own_process
 
 from tilewright.building.toolchain import find_toolchain
-from tilewright.emulator.hip_shim.shim import find_hip_library
+from tilewright.emulator.hip_shim.shim_library import find_hip_library
 from tilewright.runtime import Device, count_gpus
 from tilewright.runtime.hip import SIGNATURES
 

@@ -9,17 +9,17 @@ import functools
 import re
 from dataclasses import replace
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from tilewright.arch.ck_api import CkApi, find_current_api
 from tilewright.arch.products import find_gpu_of_product
-from tilewright.arch.schema import TRIPLES, ArchFile, Draft, find_contradictions, parse_shape
 from tilewright.arch.spec import Arch, Compute, LdsSpec, MemorySpec, NumberSpec, Registers
 from tilewright.base import knobs
-from tilewright.base.document_models import list_problems
 from tilewright.base.documents import convert_read_errors, read_toml
 from tilewright.base.errors import FileFormatError, FileProblem, KnobError, UnknownValueError
+
+if TYPE_CHECKING:
+    from tilewright.arch.schema import ArchFile
 
 DATA = Path(__file__).parent / "data"
 _NAME = re.compile("gfx[0-9a-f]{3,4}")  # as in `ArchFile`
@@ -29,6 +29,12 @@ _FEATURES = re.compile(r"(:(sramecc|xnack)[+-])+", re.IGNORECASE)
 
 def load_file(path: Path) -> Arch:
     """Read one GPU file. Raises `FileFormatError` with every problem in it."""
+    # Heavy, and not needed by a process that gets its GPU from another.
+    from pydantic import ValidationError  # noqa: PLC0415
+
+    from tilewright.arch.schema import ArchFile, Draft, find_contradictions  # noqa: PLC0415
+    from tilewright.base.document_models import list_problems  # noqa: PLC0415
+
     raw = read_toml(path)
     problems: list[FileProblem] = []
     parsed: ArchFile | None = None
@@ -45,6 +51,8 @@ def load_file(path: Path) -> Arch:
 
 
 def _build_arch(parsed: ArchFile, path: Path) -> Arch:
+    from tilewright.arch.schema import TRIPLES, parse_shape  # noqa: PLC0415
+
     return Arch(
         name=parsed.name,
         family=parsed.family,

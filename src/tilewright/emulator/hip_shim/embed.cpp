@@ -96,6 +96,9 @@ void run_in_new_python(const Start& start)
     {
         const KeptVariable home("PYTHONHOME"), type("LC_CTYPE");
         setenv("PYTHONHOME", start.home.c_str(), 1);
+        // The folders of packages are known: looking for them would take time. Later versions have no such variable.
+        if(int* const no_site = find_in<int*>(python, "Py_NoSiteFlag"))
+            *no_site = 1;
         find_in<void (*)(int)>(python, "Py_InitializeEx")(0); // without signal handlers
     }
     std::setlocale(LC_CTYPE, locale.c_str());

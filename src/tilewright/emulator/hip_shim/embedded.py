@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import base64
+import pickle
 import sys
 from pathlib import Path
 
+from tilewright.arch.spec import Arch
 from tilewright.base.errors import TilewrightError
 from tilewright.emulator.hip_shim import deferred_errors, settings
 from tilewright.emulator.hip_shim.program_log import ProgramLog
@@ -16,7 +19,7 @@ from tilewright.emulator.tools import EmulatorTools, use_tools
 
 def start(
     *,
-    gpu: str,
+    arch: str,
     mode: str,
     report: str | None,
     shim: str,
@@ -24,10 +27,14 @@ def start(
     readelf: str | None,
     engine: str | None,
 ) -> None:
-    """Connect one emulated GPU to the HIP shim of this process. Paths are texts; None where there is none."""
+    """Connect one emulated GPU to the HIP shim of this process.
+
+    `arch` is the GPU's `Arch`, pickled and as base64. Paths are texts; None where there is none.
+    """
+    gpu: Arch = pickle.loads(base64.b64decode(arch))
     tools = EmulatorTools(*(None if path is None else Path(path) for path in (objdump, readelf, engine)))
     use_tools(tools)
-    log = ProgramLog(gpu, mode, None if report is None else Path(report))
+    log = ProgramLog(gpu.name, mode, None if report is None else Path(report))
     deferred_errors.use_handler(log.add_error)
     settings.use_process_settings(settings.ShimSettings(mode=Mode(mode)))
     settings.watch_launches(log.add_launch)

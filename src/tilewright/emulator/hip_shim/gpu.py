@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from tilewright.arch import load
 from tilewright.arch.occupancy import compute_occupancy
+from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.code_object import KernelResources, read_resources_with
 from tilewright.emulator.bundle import ELF, find_code_object, list_archs, read_image_at
@@ -44,9 +44,9 @@ class EmulatedGpu:
     `find_readelf` returns LLVM's reader of code objects, or None if the compiler adds a listing to them.
     """
 
-    def __init__(self, index: int, name: str, find_readelf: Callable[[], Path | None]) -> None:
+    def __init__(self, index: int, arch: Arch, find_readelf: Callable[[], Path | None]) -> None:
         self.index = index
-        self.arch = load(name)
+        self.arch = arch
         self.host_calls: HostCalls | None = None
         self._find_readelf = find_readelf
         self.lock = threading.RLock()

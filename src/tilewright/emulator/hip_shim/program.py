@@ -7,9 +7,11 @@ folder, because finding them takes longer than most programs run.
 
 from __future__ import annotations
 
+import base64
 import json
 import mmap
 import os
+import pickle
 import re
 import sys
 import sysconfig
@@ -26,13 +28,14 @@ from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.launch import Mode
 
 _PACKAGE = Path(__file__).parents[1]
+_ARCHS = _PACKAGE.with_name("arch")
 _FOLDER = "emulate"
 # Names under which programs and libraries look for HIP.
 _SONAMES = ("libamdhip64.so", "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7")
 # In bundles' tables of contents and in the metadata of code objects.
 _TARGET = re.compile(rb"amdgcn-amd-amdhsa--(gfx[0-9a-f]+)")
 # Variables and knobs on which the paths depend.
-_PLACES = (knobs.ROCM_PATH, knobs.TOOLCHAIN, knobs.CXX, knobs.CACHE_DIR, knobs.STORE)
+_PLACES = (knobs.ROCM_PATH, knobs.TOOLCHAIN, knobs.CXX, knobs.CACHE_DIR, knobs.STORE, knobs.ARCH_PATH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class ProgramTools:
     objdump: str | None
     readelf: str | None
     engine: str | None
+    archs: Mapping[str, str]  # the emulated GPUs, pickled and as base64: reading their files takes longer
 
     def list_files(self) -> Iterable[str]:
         """The files, without those that are not needed."""
@@ -58,7 +62,7 @@ def make_program_environment(gpu: str, mode: Mode, report: Path | None) -> dict[
     choose("emulated GPU", gpu, EMULATED)
     tools = find_program_tools()
     given = {
-        "gpu": gpu,
+        "arch": tools.archs[gpu],
         "mode": mode.value,
         "report": None if report is None else str(report.absolute()),
         "shim": tools.shim,
@@ -66,7 +70,8 @@ def make_program_environment(gpu: str, mode: Mode, report: Path | None) -> dict[
         "readelf": tools.readelf,
         "engine": tools.engine,
     }
-    folders = [str(Path(path).absolute()) for path in sys.path]
+    # This package's folder is not always among them: editable installs may find it in another way.
+    folders = [*(str(Path(path).absolute()) for path in sys.path), str(_PACKAGE.parents[1])]
     program = "\n".join(
         [
             "import sys",
@@ -131,8 +136,9 @@ def find_program_tools() -> ProgramTools:
 
 def _make_tools(links: Path) -> ProgramTools:
     # These take longer to import than most programs run, and are needed once.
+    from tilewright.arch import load  # noqa: PLC0415
     from tilewright.building.toolchain import find_toolchain  # noqa: PLC0415
-    from tilewright.emulator.hip_shim.shim import build_shim  # noqa: PLC0415
+    from tilewright.emulator.hip_shim.shim_library import build_shim  # noqa: PLC0415
     from tilewright.emulator.native.library import load_engine  # noqa: PLC0415
 
     toolchain = find_toolchain(with_ck=False)
@@ -144,7 +150,8 @@ def _make_tools(links: Path) -> ProgramTools:
         new.symlink_to(shim)
         new.replace(links / name)
     paths = (toolchain.objdump, toolchain.readelf, None if engine is None else engine.path)
-    return ProgramTools(str(shim), str(links), *(None if path is None else str(path) for path in paths))
+    archs = {name: base64.b64encode(pickle.dumps(load(name))).decode() for name in EMULATED}
+    return ProgramTools(str(shim), str(links), *(None if path is None else str(path) for path in paths), archs)
 
 
 def _read_tools(kept: Path) -> ProgramTools | None:
@@ -158,7 +165,9 @@ def _read_tools(kept: Path) -> ProgramTools | None:
 
 
 def _read_stamps(tools: ProgramTools) -> Mapping[str, list[int]]:
-    """Return size and time of all files, and of the sources from which the shim and the engine are built."""
-    sources = [path for folder in ("hip_shim", "native", "isa") for path in sorted((_PACKAGE / folder).glob("*.*"))]
+    """Return size and time of all files, and of those from which they are made."""
+    own = [_PACKAGE / "hip_shim", _PACKAGE / "native", _PACKAGE / "isa", _ARCHS, _ARCHS / "data"]
+    folders = [*own, *filter(None, [knobs.ARCH_PATH.get()])]
+    sources = [path for folder in folders for path in sorted(folder.glob("*.*")) if path.is_file()]
     stamps = {path: Path(path).stat() for path in [*tools.list_files(), *map(str, sources)]}
     return {path: [stamp.st_size, stamp.st_mtime_ns] for path, stamp in stamps.items()}

@@ -17,10 +17,8 @@ from typing import Any
 from tilewright.base import events, knobs
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import DeviceError
-from tilewright.building.discover import discover
 from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.process import run_command
-from tilewright.building.store.local import Store, build_own_library
 from tilewright.emulator import isa
 from tilewright.emulator.native import generate
 from tilewright.emulator.native.layout import STRUCTURES, NativeLaunch
@@ -52,6 +50,8 @@ class EngineLibrary:
 
 def find_compiler() -> Path | None:
     """Return the clang that compiles the library; None if there is none."""
+    from tilewright.building.discover import discover  # noqa: PLC0415  (heavy, see `load_engine`)
+
     for part in discover().parts:
         if part.name == "compiler" and part.ok and part.path is not None:
             return part.path
@@ -63,6 +63,9 @@ def load_engine() -> EngineLibrary | None:
     """Load the library, compiled if necessary; None without a compiler."""
     if (given := get_given_tools()) is not None:
         return None if given.engine is None else _load(given.engine)
+    # Heavy, and not needed by a process that is given its tools.
+    from tilewright.building.store.local import Store, build_own_library  # noqa: PLC0415
+
     cxx = find_compiler()
     if cxx is None:
         return None
