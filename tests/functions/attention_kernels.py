@@ -11,6 +11,7 @@ from tilewright.ops.kernel import Kernel
 
 _SMALL = "b64x64x16x32x16x32-w4x1x1x4x1x1-mma16x16x16x16x16x16"
 _HEADS_OF_64 = "b64x64x32x64x32x64-w4x1x1x4x1x1-mma16x16x16x16x16x16"
+_GRADIENTS = "b16x64x64x16x64x16x32x64x64-w1x4x1x4x1x1x1x4x1-mma16x16x32x16x16x16x16x16x32"
 NAMES = {
     "masked": f"fmha-gfx942-forward-batch-fp16-qr-{_SMALL}-padq-padk-mask_any-lse-bd99e9df4d58",
     "plain": f"fmha-gfx942-forward-batch-fp16-qr-{_SMALL}-padq-padk-lse-fed4180a2494",
@@ -33,6 +34,12 @@ NAMES = {
     "mma16x16x32x16x16x16x16x16x32-padhq8-padhv8-mask_causal-6443535c2635",
     "causal_gradients": "fmha-gfx942-dq_dk_dv-batch-fp16-kr_ktr_vr-b16x128x128x16x128x16x32x128x128-w1x4x1x4x1x1x1x4x1-"
     "mma16x16x32x16x16x16x16x16x32-mask_causal-3913b9c64d7e",
+    "packed_plain": f"fmha-gfx942-forward-group-fp16-qr-{_HEADS_OF_64}-padq-padk-lse-44c8a71c20e1",
+    "packed_dot_do_o": "fmha-gfx942-dot_do_o-group-fp16-dot_do_o-b64x128-padq-padhv1-708a526ca30e",
+    "packed_gradients": f"fmha-gfx942-dq_dk_dv-group-fp16-kr_ktr_vr_iglp-{_GRADIENTS}-padhq8-padhv8-804906c30340",
+    "packed_masked_gradients": f"fmha-gfx942-dq_dk_dv-group-fp16-kr_ktr_vr_iglp-{_GRADIENTS}-padhq8-padhv8-mask_any-"
+    "65caa8681566",
+    "packed_convert_dq": "fmha-gfx942-convert_dq-group-fp16-convert_dq-b128x32x64x128-padq-padhq1-dbd6de0922c3",
     "convert_dq": "fmha-gfx942-convert_dq-batch-fp16-convert_dq-b128x32x64x128-padq-padhq1-801a48e72cc2",
 }
 

@@ -70,12 +70,6 @@ def test_convolutions_and_their_gradients_are_torchs(
         compare(twt.conv2d(*inputs, **options), wanted, inputs, references, 2e-3)
 
 
-def test_convolutions_pass_torchs_own_checks() -> None:
-    with use(POOLS[ARCH]):
-        arguments = (draw(1, 2, 16, 7, 6), draw(2, 16, 16, 3, 3), draw(3, 16), [2, 1], [1, 1], [1, 1], 1)
-        torch.library.opcheck(torch.ops.tilewright.conv2d.default, arguments)
-
-
 def attend(q: Any, k: Any, v: Any, *, causal: bool = False) -> Any:
     """torch's attention, with a mask that is aligned to the last query and the last key."""
     heads = q.shape[2] // k.shape[2]
@@ -111,14 +105,6 @@ def test_causal_attention_is_torchs(window: tuple[int, int]) -> None:
     else:
         assert (found[:, :16].double() - wanted[:, :16]).abs().max() < 4e-3
         assert (found[:, 24:].double() - wanted[:, 24:]).abs().max() > 1e-2
-
-
-def test_attention_passes_torchs_own_checks() -> None:
-    with use(get_kernels(*GRADIENT_KERNELS)):
-        q, k, v = (draw(seed, 1, 16, 2, 32) for seed in (1, 2, 3))
-        arguments = (q, k, v, None, None, None, 0, 0, False, [-1, -1], None, 0.0, 0.0, 0, False)
-        checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-        torch.library.opcheck(torch.ops.tilewright.attention.default, arguments, test_utils=checks)
 
 
 def test_packed_sequences() -> None:
@@ -166,7 +152,8 @@ def test_compiled_and_exported_modules_compute_the_same() -> None:
     assert all(tensor.grad is not None for tensor in arguments)
 
 
-# The parameters of flash-attn 2.8.3 with their defaults.
+# The parameters of flash-attn 2.8.3 with their defaults, from flash_attn/flash_attn_interface.py at the tag v2.8.3
+# (commit 060c9188). They are the same at the tags v2.7.4 and v2.8.3.post1.
 SIGNATURES = {
     "flash_attn_func": "q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
     "alibi_slopes=None, deterministic=False, return_attn_probs=False",

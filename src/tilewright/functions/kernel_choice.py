@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,12 +28,19 @@ from tilewright.registry.members import resolve_kernels
 from tilewright.registry.registry import Registry
 from tilewright.select.chain import CHAIN
 from tilewright.select.selection import Selection
+from tilewright.select.tuned import TunedTable
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
 
+# Maximum number of pools, and of registries of selected kernels, that are kept.
+MOST_REGISTRIES = 1024
+
 _lock = threading.RLock()
 _taken: dict[tuple[Path, Kernel], Artifact] = {}
+# Registries keep what selecting and loading prepare, so that a new shape costs only its own selection.
+_pools: dict[tuple[int, int], tuple[Registry, object, object]] = {}
+_kept: dict[Any, Registry] = {}
 
 
 def prepare_registry(problem: Any, device: Device, options: Options) -> Registry:
@@ -83,8 +90,15 @@ def _select(pool: Registry, problem: Any, arch: Arch, options: Options) -> Selec
 
 
 def _keep_kernels(kernels: tuple[Kernel, ...], built: Registry, pool: Registry) -> Registry:
-    """A registry of some built kernels with the selector of their pool."""
-    return Registry(kernels, {kernel: built.results[kernel] for kernel in kernels}, selector=pool.selector)
+    """The registry of some built kernels with the selector of their pool. Equal calls return the same one."""
+    results = {kernel: built.artifact(kernel) for kernel in kernels}
+    key = (kernels, pool.selector, tuple(artifact.folder for artifact in results.values()))
+    found = _kept.get(key)
+    if found is None:
+        if len(_kept) >= MOST_REGISTRIES:
+            _kept.clear()
+        found = _kept[key] = Registry(kernels, results, selector=pool.selector)
+    return found
 
 
 def _list_kernels(selection: Selection) -> tuple[Kernel, ...]:
@@ -123,17 +137,31 @@ def _find_pool(problem: Any, arch: Arch, options: Options) -> Registry:
         portfolio = _find_op(type(problem)).portfolio
         if portfolio is None:
             raise InvalidValueError(f"{type(problem).__qualname__} has no portfolio: pass the option pool")
-        kernels: Iterable[Kernel] = portfolio.list_kernels(problem, arch)
+        kernels = portfolio.list_kernels(problem, arch)
         if not kernels:
             raise UnsupportedError(
                 f"no kernel computes {format_short_problem(problem)} on {arch.name}. {portfolio.explain(problem, arch)}"
             )
     else:
         kernels = _resolve_pool(options, arch.name)
-    selector = CHAIN if options.tuned is None else replace(CHAIN, tuned=options.tuned)
-    wanted = [options.tuned.find_entry(arch.name, problem)] if options.tuned is not None else []
-    tuned = [entry.kernel for entry in wanted if entry is not None]
-    return Registry(tuple(dict.fromkeys((*tuned, *kernels))), selector=selector)
+    pool = _make_pool(kernels, options.tuned)
+    entry = None if options.tuned is None else options.tuned.find_entry(arch.name, problem)
+    if entry is None or entry.kernel in pool:
+        return pool
+    return Registry((entry.kernel, *pool.kernels), selector=pool.selector)
+
+
+def _make_pool(kernels: tuple[Kernel, ...], tuned: TunedTable | None) -> Registry:
+    """The registry of kernels that are not built. The same objects give the same registry."""
+    key = (id(kernels), id(tuned))
+    found = _pools.get(key)
+    if found is None:
+        if len(_pools) >= MOST_REGISTRIES:
+            _pools.clear()
+        selector = CHAIN if tuned is None else replace(CHAIN, tuned=tuned)
+        # The entry keeps both objects alive, so that no other ones can have their ids.
+        found = _pools[key] = (Registry(tuple(dict.fromkeys(kernels)), selector=selector), kernels, tuned)
+    return found[0]
 
 
 @functools.lru_cache(maxsize=64)

@@ -31,15 +31,12 @@ class KernelPortfolio:
     matched: tuple[str, ...] = ()
 
     def list_kernels(self, problem: Any, arch: Arch) -> tuple[Kernel, ...]:
-        """The legal kernels of the files with the fields of a problem. Not all of them support it."""
-        rows = self.fields(problem, arch)
-        return tuple(
-            dict.fromkeys(
-                kernel
-                for row in rows
-                for kernel in _list_legal(self.folder, self.matched, arch, tuple(sorted(row.items())))
-            )
-        )
+        """The legal kernels of the files with the fields of a problem. Not all of them support it.
+
+        Problems with the same fields get the same tuple.
+        """
+        rows = tuple(tuple(sorted(row.items())) for row in self.fields(problem, arch))
+        return _list_all_legal(self.folder, self.matched, arch, rows)
 
     def explain(self, problem: Any, arch: Arch) -> str:
         """The rules that reject all kernels for a problem, with the numbers of kernels."""
@@ -51,6 +48,13 @@ class KernelPortfolio:
             wanted = ", ".join(f"{name} {row[name]}" for row in rows for name in self.matched)
             return f"The portfolio has no kernels with {wanted}."
         return str(merge_reports(reports))
+
+
+@functools.lru_cache(maxsize=256)
+def _list_all_legal(
+    folder: Path, matched: tuple[str, ...], arch: Arch, rows: tuple[tuple[tuple[str, Any], ...], ...]
+) -> tuple[Kernel, ...]:
+    return tuple(dict.fromkeys(kernel for fields in rows for kernel in _list_legal(folder, matched, arch, fields)))
 
 
 @functools.lru_cache(maxsize=256)
