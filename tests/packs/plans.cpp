@@ -1,6 +1,7 @@
 // Plans problems that a file holds one after the other, and runs the plans with made-up addresses.
 //
 //   plans <library> <op> <file of problems> <file for launches>
+//   plans <library> api      calls every part of the front end instead; ends with 1 at the first thing that is wrong
 //
 // Prints for each problem `kernels | intermediates | bytes of memory`, or `none: <first line of the error>`.
 #include <tilewright/fmha.hpp>
@@ -11,6 +12,8 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+
+#include "api_checks.hpp"
 
 template <typename Problem>
 int print(const tilewright::Pack& pack, const char* file, const char* launches)
@@ -60,6 +63,8 @@ int main(int, char** words)
     {
         const auto pack      = tilewright::Pack::open(words[1]);
         const std::string op = words[2];
+        if(op == "api")
+            return check_api(words[1]);
         return op == "gemm"   ? print<tilewright::gemm::Problem>(pack, words[3], words[4])
                : op == "fmha" ? print<tilewright::fmha::Problem>(pack, words[3], words[4])
                               : print<tilewright::grouped_conv::Problem>(pack, words[3], words[4]);

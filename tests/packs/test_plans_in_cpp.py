@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -124,3 +126,18 @@ def test_plans_have_the_kernels_stages_and_launches_of_python(
     assert len(planned) == PROBLEMS
     if op == "fmha":
         assert min(planned.count(2), planned.count(3)) > 20, f"{planned.count(2)}, {planned.count(3)} of several stages"
+
+
+def test_the_front_end_does_what_it_says(stand_ins: StandIns, program: Path) -> None:
+    words = ("env", "ASAN_OPTIONS=detect_leaks=0", str(program), str(stand_ins.file), "api")
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(done.stdout)
+
+    assert listed["count"] == len(listed["kernels"]) == len(stand_ins.kernels)
+    assert sum(listed["counts"]["op"].values()) == listed["count"] == listed["counts"]["gpu"][GPU]
+    assert {row["slug"]: row["config"] for row in listed["kernels"]} == {
+        kernel.slug: json.loads(json.dumps(kernel.facts["config"])) for kernel in stand_ins.kernels
+    }
+    wanted = Counter(kernel.config.dtype_a for kernel in stand_ins.kernels if kernel.op == "gemm")
+    assert listed["counts"]["gemm.dtype_a"] == wanted

@@ -176,9 +176,8 @@ def _wrap(items: Sequence[str]) -> list[str]:
 def write_problem(problem: Any) -> str:
     """A problem as a C initializer of its struct."""
     struct = ProblemStruct(type(problem))
-    return (
-        "{" + ", ".join(_write_field(member, getattr(problem, member.name)) for member in struct.members.values()) + "}"
-    )
+    values = (_write_field(member, getattr(problem, member.name)) for member in struct.members.values())
+    return f"{{{', '.join(values)}}}"
 
 
 def _write_field(member: ProblemMember, value: Any) -> str:

@@ -64,7 +64,7 @@ def sqrt(value: Number) -> Number:
 
 def gcd(first: Number, second: Number) -> Number:
     """The greatest common divisor of positive integers."""
-    if isinstance(first, _PLAIN) and isinstance(second, _PLAIN):
+    if isinstance(first, int) and isinstance(second, int):
         return math.gcd(first, second)
     return _apply("gcd", first, second)
 

@@ -8,7 +8,7 @@ once; each kernel has the constants.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,9 @@ from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Rule
 
 Facts = Mapping[str, int]
+# As many as a pack has ops and GPUs, usually.
+_MOST_KEPT = 16
+_translated: dict[Any, FitFunctions] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,16 @@ class FitFunctions:
 def translate_fit_rules(
     struct: ProblemStruct, rules: Sequence[Rule], kernels: Sequence[Kernel], arch: Arch
 ) -> FitFunctions:
-    """Translate the fit rules of kernels of one op."""
-    work = _Translation(struct, arch)
-    found = [work.translate_kernel(rules, kernel) for kernel in kernels]
-    checks, facts = zip(*found, strict=True)
-    return FitFunctions(tuple(work.functions), tuple(work.constants), checks, facts)
+    """Translate the fit rules of kernels of one op. The result for the last kernels is kept: rankings need it, too."""
+    key = (struct.problem_type, tuple(kernels), arch.name, arch.ck.generation, tuple(rule.code for rule in rules))
+    if key not in _translated:
+        work = _Translation(struct, arch)
+        found = [work.translate_kernel(rules, kernel) for kernel in kernels]
+        checks, facts = zip(*found, strict=True)
+        if len(_translated) >= _MOST_KEPT:
+            _translated.clear()
+        _translated[key] = FitFunctions(tuple(work.functions), tuple(work.constants), checks, facts)
+    return _translated[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,8 @@ class _Translation:
         return tuple(checks), facts
 
     def _translate_rule(self, number: int, rule: Rule, config: Any, facts: Facts) -> tuple[FitCheck | None, Facts]:
-        values = operator.attrgetter(*rule.reads)(config) if rule.reads else ()
-        if rule.group_key is not None:
-            values = rule.group_key(config, self.arch)
+        read: Callable[[Any], object] = operator.attrgetter(*rule.reads) if rule.reads else bool
+        values = read(config) if rule.group_key is None else rule.group_key(config, self.arch)
         known = self._known.setdefault((number, values), [])
         for entry in known:
             if all(facts.get(name) == value for name, value in entry.needed.items()):
@@ -91,8 +98,8 @@ class _Translation:
             tree = explore(lambda trace: rule.check(config, StructProblem(self.struct, trace), self.arch), facts)
         except UntraceableError as error:
             raise UntraceableError(f"rule {rule.code} {rule.slug} of {self.struct.op}: {error}") from error
-        read = {name for leaf in list_leaves(tree) for name in leaf.trace.read}
-        needed = {name: value for name, value in facts.items() if name in read}
+        used = {name for leaf in list_leaves(tree) for name in leaf.trace.read}
+        needed = {name: value for name, value in facts.items() if name in used}
         learned = {name: value for name, value in _find_facts(tree).items() if name not in facts}
         known.append(_Translated(needed, self._add_check(number, tree), learned))
         return known[-1].check, {**facts, **known[-1].learned}

@@ -5,6 +5,7 @@ Statements read the problem through `p`. They write to what their function says,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,10 +40,8 @@ def write_completion(struct: ProblemStruct) -> list[str]:
         lines += _write_checks(member)
         derived = member.field.stands_for
         if derived is not None and derived.compute is not None:
-            compute = derived.compute
-            tree = explore(lambda trace, compute=compute: compute(StructProblem(struct, trace)))
-            target = f"p->{member.name}"
-            assign = write_tree(tree, lambda leaf, to=target: write_assignments(leaf.trace, {to: leaf.result}))
+            tree = _explore_value(struct, derived.compute)
+            assign = write_tree(tree, functools.partial(_assign_value, f"p->{member.name}"))
             lines += [f"if(p->{member.name} == {member.default})", "{", *indent(assign), "}"]
     lines += _write_repetitions(struct)
     tree = explore(lambda trace: _check_values(struct, trace))
@@ -106,11 +105,15 @@ def write_arguments(struct: ProblemStruct, call: CallStruct, forms: Sequence[Ten
             lines += _copy_member(struct.members[member.value], member, call)
         elif member.value is not None:
             get_value: Callable[[Any], Any] = member.value if callable(member.value) else _get_property(member.value)
-            tree = explore(lambda trace, get=get_value: get(StructProblem(struct, trace)))
-            lines += write_tree(tree, lambda leaf, name=member.name: _assign_value(leaf, f"args->{name}"))
+            tree = _explore_value(struct, get_value)
+            lines += write_tree(tree, functools.partial(_assign_value, f"args->{member.name}"))
     for form in forms:
         lines += form.write(lambda leaf, found: _assign_tensor(leaf, found, call))
     return close_constants(lines)
+
+
+def _explore_value(struct: ProblemStruct, compute: Callable[[Any], Any]) -> Tree:
+    return explore(lambda trace: compute(StructProblem(struct, trace)))
 
 
 def _get_property(name: str) -> Callable[[Any], Any]:
@@ -126,7 +129,7 @@ def _copy_member(member: ProblemMember, to: Member, call: CallStruct) -> list[st
     return [f"args->{to.name} = p->{member.name}{' - 1' if member.names else ''};"]
 
 
-def _assign_value(leaf: Leaf, target: str) -> list[str]:
+def _assign_value(target: str, leaf: Leaf) -> list[str]:
     if isinstance(leaf.result, Refusal):
         return [_BAD]
     if isinstance(leaf.result, (list, tuple)):
@@ -192,14 +195,14 @@ def write_stages(struct: ProblemStruct, execution: Execution) -> list[list[str]]
     stages: list[list[str]] = []
     for number in range(MAX_STAGES):
         chosen = (_ChosenConfig(),) * number
-        tree = explore(lambda trace, chosen=chosen: _plan_stage(struct, execution, trace, chosen))
+        tree = explore(functools.partial(_plan_stage, struct, execution, chosen))
         if all(leaf.result is None for leaf in list_leaves(tree)):
             return stages
         stages.append(close_constants(write_tree(tree, lambda leaf: _write_stage(struct, leaf))))
     raise UntraceableError(f"problems of {struct.op} have more than {MAX_STAGES} stages")
 
 
-def _plan_stage(struct: ProblemStruct, execution: Execution, trace: Trace, chosen: tuple[Any, ...]) -> Any:
+def _plan_stage(struct: ProblemStruct, execution: Execution, chosen: tuple[Any, ...], trace: Trace) -> Any:
     problem = StructProblem(struct, trace)
     for number in range(len(chosen)):
         if execution.next_stage(problem, chosen[:number]) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,15 +44,11 @@ class TensorForm:
     def write(self, *writers: Callable[[Leaf, PlacedTensor], list[str]]) -> list[str]:
         """The statements of functions for the tensor, for problems that have it, one after another."""
 
-        def write_leaf(leaf: Leaf, writer: Callable[[Leaf, PlacedTensor], list[str]]) -> list[str]:
+        def write_leaf(writer: Callable[[Leaf, PlacedTensor], list[str]], leaf: Leaf) -> list[str]:
             found = [] if isinstance(leaf.result, Refusal) else [each for each in leaf.result if each.key == self.key]
             return [line for each in found for line in writer(leaf, each)]
 
-        lines = [
-            line
-            for writer in writers
-            for line in write_tree(self.forms, lambda leaf, writer=writer: write_leaf(leaf, writer))
-        ]
+        lines = [line for writer in writers for line in write_tree(self.forms, functools.partial(write_leaf, writer))]
         if self.presence is None or not lines:
             return lines
         test = write_tree(self.presence, lambda leaf: write_assignments(leaf.trace, {"has": leaf.result}))
