@@ -18,7 +18,7 @@ pytestmark = pytest.mark.compile
 
 FRONT = Path(__file__).with_name("pack_front.cpp")
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pedantic-errors")
-HEADERS = ("pack.h", "gemm.h", "tilewright.hpp")
+HEADERS = ("pack.h", "gemm.h", "gemm_problem.h", "gemm.hpp", "tilewright.hpp", "timing.hpp")
 
 C_PROGRAM = """
 #include <dlfcn.h>

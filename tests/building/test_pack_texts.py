@@ -13,6 +13,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.building.pack import library
 from tilewright.building.pack.manifest import check_name
 from tilewright.ops import OPS
+from tilewright.ops.in_c.statements import quote_c
 
 PACKAGE = Path(library.__file__).parent
 STATUS = re.compile(r"/\* Every op returns these.*?#ifndef TILEWRIGHT_STATUS.*?#endif\n", re.DOTALL)
@@ -25,7 +26,7 @@ def test_a_table_names_every_kernel_with_all_its_fields() -> None:
     for kernel in kernels:
         assert source.count(f'"{kernel.slug}"') == 1
         config = json.dumps(kernel.facts["config"], sort_keys=True, separators=(",", ":"))
-        assert library.format_c_string(config) in source
+        assert quote_c(config) in source
     assert '{ "block", "[128,128,32]" },' in source
     assert source.count('{ "pad_m", "true" },') == source.count('{ "pad_m", "false" },') == 1
     assert '{ "dtype_a", "fp16" },' in source
@@ -44,7 +45,7 @@ def test_a_library_exports_functions_and_table_only() -> None:
     [('{"a":1}', r'"{\"a\":1}"'), ("a\\b", r'"a\\b"'), ("??=", r'"\?\?="'), ("é\n", r'"\303\251\012"')],
 )
 def test_c_strings_hold_any_text(plain: str, literal: str) -> None:
-    assert library.format_c_string(plain) == literal
+    assert quote_c(plain) == literal
 
 
 def test_every_op_has_one_c_header_that_says_what_it_is() -> None:

@@ -46,9 +46,15 @@ EXPECTED = f"""\
 tilewright_pack {tw.__version__} for gfx942: 2 kernels
   {KERNELS[1].slug}
   {KERNELS[0].slug}
-fp16 256x256x128: {KERNELS[0].slug}, the first of 1, should take MICROSECONDS us, workspace 0 bytes
-fp16 256x250x128: none (CK Tile's IsSupportedArgument refuses these sizes (CK_TILE_LOGGING=1 tells why))
-fp32 256x256x128: none (no kernel for this type and layout)
+fp16 256x256x128:
+  the first of 1 should take MICROSECONDS us and needs 0 bytes of memory
+  1. {KERNELS[0].slug}, workspace 0 bytes
+fp16 256x250x128:
+  not {KERNELS[1].slug}: S501 other-problem: the kernel has dtype_a bf16, the problem fp16
+  not {KERNELS[0].slug}: S503 n-not-tiled: N = 250 is not a multiple of block n = 64
+fp32 256x256x128:
+  not {KERNELS[1].slug}: S501 other-problem: the kernel has dtype_a bf16, the problem fp32
+  not {KERNELS[0].slug}: S501 other-problem: the kernel has dtype_a fp16, the problem fp32
 """
 
 

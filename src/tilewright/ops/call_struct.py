@@ -12,10 +12,13 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.ops.fields import ChoiceType
 from tilewright.ops.problem_field import list_declared_fields
+
+if TYPE_CHECKING:
+    from tilewright.ops.execution import Tensor
 
 _NUMBERS: Mapping[str, Any] = {"int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64, "double": ctypes.c_double}
 # Fills a member from a problem: the name of a field, or a function.
@@ -77,8 +80,8 @@ class CallStruct:
     """The struct tw_<op>_args, and the header tilewright_<op>.h.
 
     `title` and `doc` describe the op in the header. `constants` are macros, by their names without the prefix. Members
-    of type `tensor.name` are tensors. `tensor_values` returns the numbers of each tensor of a problem, and other values
-    that follow from its tensors, by member. `places` returns the members for the addresses of a problem's tensors, in
+    of type `tensor.name` are tensors. `tensors` are those of a problem, and `tensor_values` returns the numbers that
+    follow from one of them, by member. `places` returns the members for the addresses of a problem's tensors, in
     their order: `a`, or `d[1]`.
     """
 
@@ -90,7 +93,8 @@ class CallStruct:
     places: Callable[[Any], Sequence[str]]
     constants: Mapping[str, int] = field(default_factory=dict)
     tensor: TensorStruct | None = None
-    tensor_values: Callable[[Any], Mapping[str, int | Sequence[int]]] = lambda _: {}
+    tensors: Callable[[Any], Sequence[Tensor]] = lambda _: ()
+    tensor_values: Callable[[Any, Tensor], Mapping[str, int | Sequence[int]]] = lambda _, __: {}
     abi_version: int = 1
 
     @property
@@ -127,8 +131,9 @@ class CallStruct:
                 getattr(args, name)[: len(value)] = value
             else:
                 setattr(args, name, value)
-        for name, found in self.tensor_values(problem).items():
-            setattr(args, name, found if isinstance(found, int) else (None, *found))
+        for tensor in self.tensors(problem):
+            for name, found in self.tensor_values(problem, tensor).items():
+                setattr(args, name, found if isinstance(found, int) else (None, *found))
         return args
 
     @functools.cached_property

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.call_struct import CallStruct
 from tilewright.ops.tolerance import Tolerance
 
 P = TypeVar("P")  # a problem
@@ -36,6 +37,20 @@ class Tensor:
     strides: tuple[int, ...]
     output: bool = False
     updated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlot:
+    """A tensor that some problems of an op have: whether a problem has it, and the tensor.
+
+    Slots of one name differ in being an output, or one that is updated.
+    """
+
+    name: str
+    output: bool
+    updated: bool
+    is_present: Callable[[Any], bool]
+    build: Callable[[Any], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +112,9 @@ class Execution:
     tolerance_basis: Callable[[Any, Any], Hashable] = _whole_config
     # Problems that test a kernel's edge cases: sizes of 1, primes, around a tile, tails, splits (config, arch).
     trials: Callable[[Any, Arch], tuple[Any, ...]]
+    # The declaration of this struct. With it, packs have the op's problems, fit rules and plans in C and C++; then
+    # `tensors`, `next_stage` and the fit rules must be translatable (`ops.in_c`).
+    call: CallStruct | None = None
+    # All tensors that problems can have, one by one, for an op whose problems have many different lists of them. Lists
+    # of names are in the order of each problem.
+    slots: Callable[[], tuple[tuple[TensorSlot, ...], ...]] | None = None

@@ -112,6 +112,9 @@ class ProblemField:
     stands_for: Derived | None
     shorthand: bool
     newer: bool = False  # than files of problems: see `dump_problem`
+    # Of a shorthand: the fields that get its value, or for each name that it takes, fields and their values.
+    copies: tuple[str, ...] = ()
+    expands: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
 
     @property
     def required(self) -> bool:
@@ -159,9 +162,21 @@ def _get_field(name: str) -> Callable[[Any], object]:
     return lambda problem: getattr(problem, name)
 
 
-def problem_shorthand(takes: str, doc: str, *, default: None) -> Any:
-    """Declare an `InitVar` of a problem class: one value for several fields, read by the class's `__post_init__`."""
+def problem_shorthand(
+    takes: str,
+    doc: str,
+    *,
+    default: None,
+    copies: tuple[str, ...] = (),
+    expands: Mapping[str, Mapping[str, str]] | None = None,
+) -> Any:
+    """Declare an `InitVar` of a problem class: one value for several fields, read by the class's `__post_init__`.
+
+    C++ programs have it, too, if the fields are declared: `copies` are those that get the value itself, `expands` has
+    the values of fields for each name.
+    """
     metadata = {"kind": AnyType(takes), "doc": doc, "stands_for": None, "shorthand": True}
+    metadata |= {"copies": copies, "expands": expands or {}}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -212,6 +227,10 @@ class ProblemBase:
 
     def check_values(self) -> None:
         """Check fields that depend on each other. Raises `InvalidValueError`."""
+
+    def make_other(self, **values: Any) -> Self:
+        """A problem of the same class with these fields, and the defaults of the others."""
+        return type(self)(**values)
 
 
 def get_op_name(problem_type: type) -> str:

@@ -21,6 +21,10 @@ from tilewright.ops.cost_model.cost import CostModel, ResourceUse
 from tilewright.ops.cost_model.expression import Trace, find_variables, format_constant, write_c_lines
 from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.cost_model.traced_problem import list_known_values, write_problem_numbers
+from tilewright.ops.in_c.fit_functions import translate_fit_rules
+from tilewright.ops.in_c.problem_functions import write_model_inputs
+from tilewright.ops.in_c.problem_struct import ProblemStruct
+from tilewright.ops.in_c.statements import ARITHMETIC
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
 from tilewright.ops.op import Op
 from tilewright.select.chain import RERANKED
@@ -74,6 +78,7 @@ class _KernelRow:
     slug: str
     numbers: Sequence[str]
     kind: int
+    whole: int
     bundles: int  # bit i is set if its fields match bundle i
 
 
@@ -120,15 +125,17 @@ def _render_source(
     read = find_variables([estimate.us, *features.values()])
     names = [name for name in columns[0] if f"k->{name}" in read]
     functions, kinds = _trace_problem_numbers(cost.problem_numbers, cost.in_c, kernels)
+    wholes, whole_kinds = _trace_whole_problems(op, cost, arch, kernels)
     asked = _BundleConditions(cost.in_c, bundles)
     rows = [
         _KernelRow(
             kernel.slug,
             [format_constant(column[name]) for name in names],
             kind,
+            whole,
             asked.compute_mask(kernel),
         )
-        for kernel, column, kind in zip(kernels, columns, kinds, strict=True)
+        for kernel, column, kind, whole in zip(kernels, columns, kinds, whole_kinds, strict=True)
     ]
     _require_small(f"kinds of {op.name} kernels in one pack", len(functions), _MOST)
     _require_small(f"bundles for {op.name} on {arch.name}", len(bundles), _MOST_BUNDLES)
@@ -143,6 +150,8 @@ def _render_source(
             reranked=RERANKED,
             problem_names=list(problem_names),
             functions=functions,
+            wholes=wholes,
+            arithmetic=ARITHMETIC,
             kernels=rows,
             names=names,
             estimate=write_c_lines({"us": estimate.us}),
@@ -169,6 +178,35 @@ def _trace_problem_numbers(
             numbers[key] = functions.index(lines)
         kinds.append(numbers[key])
     return functions, kinds
+
+
+def _trace_whole_problems(
+    op: Op, cost: CostModel, arch: Arch, kernels: Sequence[Kernel]
+) -> tuple[list[list[str]], list[int]]:
+    """The C functions for the model inputs of a whole problem, and the number of each kernel's; none for an op without
+    problems in C. They rely on the fields that problems must have for the kernel."""
+    if op.execution is None or op.execution.call is None:
+        return [], [0] * len(kernels)
+    struct = ProblemStruct(op.problem_type)
+    facts = translate_fit_rules(struct, op.fit_rules, kernels, arch).facts
+    functions: list[list[str]] = []
+    numbers: dict[frozenset[tuple[str, int]], int] = {}
+    kinds = []
+    for each in facts:
+        key = frozenset((name, value) for name, value in each.items() if _is_name(struct, name))
+        if key not in numbers:
+            lines = write_model_inputs(struct, cost.problem_numbers, dict(key))
+            if lines not in functions:
+                functions.append(lines)
+            numbers[key] = functions.index(lines)
+        kinds.append(numbers[key])
+    return functions, kinds
+
+
+def _is_name(struct: ProblemStruct, variable: str) -> bool:
+    """Whether a C variable is a field that takes names, or the number of dimensions: what formulas differ by."""
+    member = struct.members.get(variable.removeprefix("p->"))
+    return bool(member.names) if member is not None else variable.endswith(".count")
 
 
 def _select_bundles(op: Op, arch: Arch, given: Sequence[Bundle] | None) -> list[Bundle]:

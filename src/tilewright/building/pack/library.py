@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import CompileError, PackError
 from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.flags import HIP_FORWARD, HIP_FORWARD_FLAGS
 from tilewright.building.pack.kernels import PackMember
+from tilewright.building.pack.problems import (
+    count_stages,
+    count_tensors,
+    has_problems,
+    list_preparations,
+    render_problem_headers,
+    render_problem_source,
+    write_problem,
+)
+from tilewright.building.pack.templates import fill_template
 from tilewright.building.process import run_command
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 from tilewright.codegen.render import read_support_files
-from tilewright.codegen.templates import load_templates
+from tilewright.ops import find_op
 from tilewright.ops.kernel import DIGEST_LENGTH, Kernel
 
 HEADERS = "include/tilewright"
 TABLE_FUNCTION = "tw_pack_table"
 # The functions that a kernel with symbol S exports as S_supports, S_run, …: the same for every op.
 FUNCTIONS = ("supports", "workspace_size", "run", "message", "name")
-# The only printable characters that C strings must escape; "?" could start a trigraph.
-_ESCAPED = {ord('"'): '\\"', ord("\\"): "\\\\", ord("?"): "\\?"}
 _HERE = Path(__file__).parent
 _TABLE_FLAGS = ("-x", "c", "-std=c11", "-O1", "-fPIC", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c")
 # No contraction: rankings must round each operation as Python does.
@@ -43,6 +48,23 @@ _TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
+class TunedKernel:
+    """The fastest measured kernel of a problem, and its time."""
+
+    kernel: Kernel
+    problem: Any
+    us: float
+
+
+@dataclass(frozen=True)
+class RankOrder:
+    """What comes before estimates: priorities of kernels, and measured times."""
+
+    priorities: Mapping[Kernel, int] = field(default_factory=dict)
+    tuned: Sequence[TunedKernel] = ()
+
+
+@dataclass(frozen=True)
 class LibraryPlan:
     """One library to link, and its folders, which are all in one private folder."""
 
@@ -53,6 +75,7 @@ class LibraryPlan:
     include: Path
     out: Path
     rankings: Mapping[str, str] = field(default_factory=dict)  # op → C source of its tw_<op>_rank
+    order: RankOrder = field(default_factory=RankOrder)
 
     @property
     def file(self) -> str:
@@ -67,6 +90,7 @@ def link_library(plan: LibraryPlan, toolchain: Toolchain, advance: Callable[[str
         objects += _make_objects(member, plan, toolchain)
         advance(member.kernel.slug)
     objects += [_compile_ranking(op, source, plan, toolchain) for op, source in sorted(plan.rankings.items())]
+    objects += [_compile_problems(op, source, plan, toolchain) for op, source in _render_problems(plan)]
     objects += [_compile_table(plan, toolchain), _compile_hip_forward(plan, toolchain)]
     (plan.work / "objects.rsp").write_text("".join(f"{name}\n" for name in objects))
     (plan.work / "exports.map").write_text(render_export_list(member.kernel for member in plan.members))
@@ -86,6 +110,18 @@ class _Row:
     prefix: str  # of the op's C names: tw_xyz, for tw_xyz_args and TW_XYZ_ABI_VERSION
     config: str
     fields: Sequence[tuple[str, str]]
+    prepared: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class _OpRow:
+    """The problems of one op in the context of the table's template."""
+
+    op: str
+    prefix: str
+    most_tensors: int
+    most_stages: int
+    has_workspace: bool
 
 
 def library_file(name: str, gpu: str) -> str:
@@ -93,15 +129,36 @@ def library_file(name: str, gpu: str) -> str:
     return f"lib{name}_{gpu}.so"
 
 
-def render_table(name: str, gpu: str, kernels: Sequence[Kernel], ranked: Collection[str] = ()) -> str:
+def render_table(
+    name: str, gpu: str, kernels: Sequence[Kernel], ranked: Collection[str] = (), order: RankOrder | None = None
+) -> str:
     """Render the C source of a library's table. Kernels must be sorted by slug. The library has a ranking function for
     the ops in `ranked`."""
+    order = order or RankOrder()
+    places = {kernel: place for place, kernel in enumerate(kernels)}
+    tuned = {
+        op: [
+            (write_problem(each.problem), places[each.kernel], repr(each.us))
+            for each in order.tuned
+            if each.kernel.op == op and each.kernel in places
+        ]
+        for op in sorted({each.kernel.op for each in order.tuned})
+    }
     ops = sorted({kernel.op for kernel in kernels})
     rows = [_make_row(kernel) for kernel in kernels]
     prefixes = sorted({row.prefix for row in rows if row.op in ranked})
-    file = library_file(name, gpu)
-    return _fill_template(
-        "table.c.j2", file=file, name=name, version=get_version(), gpu=gpu, ops=ops, kernels=rows, ranked=prefixes
+    return fill_template(
+        "table.c.j2",
+        file=library_file(name, gpu),
+        name=name,
+        version=get_version(),
+        gpu=gpu,
+        ops=ops,
+        kernels=rows,
+        ranked=prefixes,
+        problems={op: _make_op_row(op) for op in ops if has_problems(op)},
+        priorities=[order.priorities.get(kernel, 0) for kernel in kernels] if any(order.priorities.values()) else [],
+        tuned={op: rows for op, rows in tuned.items() if rows and op in ranked},
     )
 
 
@@ -114,8 +171,12 @@ def render_export_list(kernels: Iterable[Kernel]) -> str:
 
 def read_headers(ops: Iterable[str]) -> Mapping[str, str]:
     """Read the headers of a pack with these ops: path in the pack → text."""
-    ours = {f"{HEADERS}/{name}": (_HERE / name).read_text(encoding="utf-8") for name in ("pack.h", "tilewright.hpp")}
-    return {**ours, **{f"{HEADERS}/{op}.h": _read_c_header(op) for op in ops}}
+    names = ("pack.h", *sorted(path.name for path in _HERE.glob("*.hpp")))
+    ours = {name: (_HERE / name).read_text(encoding="utf-8") for name in names}
+    for op in ops:
+        ours |= {f"{op}.h": _read_c_header(op)}
+        ours |= render_problem_headers(op) if has_problems(op) else {}
+    return {f"{HEADERS}/{name}": text for name, text in ours.items()}
 
 
 def render_cmake_package(name: str, gpus: Sequence[str]) -> Mapping[str, str]:
@@ -124,24 +185,27 @@ def render_cmake_package(name: str, gpus: Sequence[str]) -> Mapping[str, str]:
     major, minor = (int(number) for number in number.split(".")[:2])
     folder = f"lib/cmake/{name}"
     return {
-        f"{folder}/{name}Config.cmake": _fill_template("Config.cmake.j2", name=name, version=number, gpus=gpus),
-        f"{folder}/{name}ConfigVersion.cmake": _fill_template(
+        f"{folder}/{name}Config.cmake": fill_template("Config.cmake.j2", name=name, version=number, gpus=gpus),
+        f"{folder}/{name}ConfigVersion.cmake": fill_template(
             "ConfigVersion.cmake.j2", version=number, major=major, minor=minor
         ),
     }
-
-
-def format_c_string(text: str) -> str:
-    """Format a text as a C string literal; characters outside printable ASCII become their UTF-8 bytes in octal."""
-    plain = (_ESCAPED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}") for byte in text.encode())
-    return f'"{"".join(plain)}"'
 
 
 def _make_row(kernel: Kernel) -> _Row:
     config: Mapping[str, Any] = kernel.facts["config"]
     fields = [(name, _format_field(value)) for name, value in sorted(config.items())]
     prefix = kernel.symbol[: -DIGEST_LENGTH - 1]
-    return _Row(kernel.slug, kernel.op, kernel.symbol, prefix, to_canonical_json(config), fields)
+    text = to_canonical_json(config)
+    return _Row(kernel.slug, kernel.op, kernel.symbol, prefix, text, fields, list_preparations(kernel))
+
+
+def _make_op_row(op: str) -> _OpRow:
+    execution = find_op(op).execution
+    assert execution is not None
+    assert execution.call is not None
+    has_workspace = any(member.name == "workspace" for member in execution.call.members)
+    return _OpRow(op, f"tw_{op}", count_tensors(op), count_stages(op), has_workspace)
 
 
 def _format_field(value: Any) -> str:
@@ -166,17 +230,6 @@ def get_version() -> str:
     return __version__
 
 
-def _fill_template(template: str, **context: Any) -> str:
-    return _get_environment().get_template(template).render(context)
-
-
-@functools.cache
-def _get_environment() -> jinja2.Environment:
-    environment = load_templates(_HERE)
-    environment.filters["c_string"] = format_c_string
-    return environment
-
-
 def _make_objects(member: PackMember, plan: LibraryPlan, toolchain: Toolchain) -> list[str]:
     """Make the host object and an object with the device code. Files are copied, so that gc cannot remove them."""
     symbol = member.kernel.symbol
@@ -192,7 +245,7 @@ def _make_objects(member: PackMember, plan: LibraryPlan, toolchain: Toolchain) -
 
 def _compile_table(plan: LibraryPlan, toolchain: Toolchain) -> str:
     kernels = [member.kernel for member in plan.members]
-    (plan.work / "table.c").write_text(render_table(plan.name, plan.gpu, kernels, plan.rankings))
+    (plan.work / "table.c").write_text(render_table(plan.name, plan.gpu, kernels, plan.rankings, plan.order))
     words = (*_TABLE_FLAGS, _include_flag(plan), "table.c", "-o", "table.o")
     _run_compiler(plan, toolchain, words, f"compile the table of {plan.file}")
     return "table.o"
@@ -210,6 +263,23 @@ def _compile_ranking(op: str, source: str, plan: LibraryPlan, toolchain: Toolcha
     words = (*_RANK_FLAGS, _include_flag(plan), f"rank_{op}.c", "-o", f"rank_{op}.o")
     _run_compiler(plan, toolchain, words, f"compile the ranking of {op} for {plan.file}")
     return f"rank_{op}.o"
+
+
+def _render_problems(plan: LibraryPlan) -> list[tuple[str, str]]:
+    """The C sources of problems, by op; the kernels of an op follow each other in the table."""
+    kernels = [member.kernel for member in plan.members]
+    sources = []
+    for op in sorted({kernel.op for kernel in kernels if has_problems(kernel.op)}):
+        own = [kernel for kernel in kernels if kernel.op == op]
+        sources.append((op, render_problem_source(op, plan.gpu, own, kernels.index(own[0]))))
+    return sources
+
+
+def _compile_problems(op: str, source: str, plan: LibraryPlan, toolchain: Toolchain) -> str:
+    (plan.work / f"problem_{op}.c").write_text(source)
+    words = (*_TABLE_FLAGS, "-ffp-contract=off", _include_flag(plan), f"problem_{op}.c", "-o", f"problem_{op}.o")
+    _run_compiler(plan, toolchain, words, f"compile the problems of {op} for {plan.file}")
+    return f"problem_{op}.o"
 
 
 def _include_flag(plan: LibraryPlan) -> str:

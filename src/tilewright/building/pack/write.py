@@ -13,7 +13,14 @@ from pathlib import Path
 from tilewright.base import events
 from tilewright.base.errors import FileFormatError, PackError
 from tilewright.building.pack.kernels import PackMember, collect_members, group_by_gpu
-from tilewright.building.pack.library import LibraryPlan, get_version, link_library, read_headers, render_cmake_package
+from tilewright.building.pack.library import (
+    LibraryPlan,
+    RankOrder,
+    get_version,
+    link_library,
+    read_headers,
+    render_cmake_package,
+)
 from tilewright.building.pack.manifest import MANIFEST, Pack, PackKernel, check_name, describe_pack_file, read_manifest
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.files import get_inode
@@ -38,9 +45,11 @@ def write_pack(
     *,
     name: str = DEFAULT_NAME,
     rankings: Rankings | None = None,
+    order: RankOrder | None = None,
 ) -> Pack:
     """Link artifacts into a pack in `folder`, atomically. The same artifacts and rankings give the same bytes. Without
-    rankings the pack's kernels can be queried and run, but not ranked.
+    rankings the pack's kernels can be queried and run, but not ranked. `order` has priorities and measured times, which
+    come before them.
 
     An existing pack is replaced; a folder with anything else is rejected. Raises `PackError` with every entry that
     cannot be packed, including failed builds.
@@ -51,7 +60,7 @@ def write_pack(
     require_replaceable(target)
     with create_private_sibling(target) as private:
         draft = private / "pack"
-        pack = _write_draft(draft, name, members, toolchain, private, rankings or _no_rankings)
+        pack = _write_draft(draft, name, members, toolchain, private, rankings or _no_rankings, order or RankOrder())
         install_pack(draft, target)
     return Pack(folder, pack.name, pack.version, pack.libraries, pack.files, pack.kernels)
 
@@ -61,7 +70,13 @@ def _no_rankings(gpu: str, kernels: Sequence[Kernel]) -> Mapping[str, str]:  # n
 
 
 def _write_draft(
-    draft: Path, name: str, members: tuple[PackMember, ...], toolchain: Toolchain, private: Path, rankings: Rankings
+    draft: Path,
+    name: str,
+    members: tuple[PackMember, ...],
+    toolchain: Toolchain,
+    private: Path,
+    rankings: Rankings,
+    order: RankOrder,
 ) -> Pack:
     """Write the whole pack into `draft`; objects go next to it."""
     by_gpu = group_by_gpu(members)
@@ -74,7 +89,8 @@ def _write_draft(
     with events.report_task("pack", len(members)) as advance:
         for gpu, own in by_gpu.items():
             ranked = rankings(gpu, [member.kernel for member in own])
-            plan = LibraryPlan(name, gpu, own, private / f"work-{gpu}", draft / "include", draft / "lib", ranked)
+            work = private / f"work-{gpu}"
+            plan = LibraryPlan(name, gpu, own, work, draft / "include", draft / "lib", ranked, order)
             libraries[gpu] = describe_pack_file(draft, str(link_library(plan, toolchain, advance).relative_to(draft)))
     files = tuple(describe_pack_file(draft, path) for path in sorted(written))
     pack = Pack(

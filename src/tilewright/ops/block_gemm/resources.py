@@ -13,6 +13,7 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm.ck_probes import PIPELINE_PROBLEM, chooses_on_device
 from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
+from tilewright.ops.cost_model.arithmetic import maximum
 
 PIPELINE_TYPES = {
     "mem": "GemmPipelineAgBgCrMem",
@@ -71,7 +72,7 @@ def part_size(number: int, k: int, k_batch: int, mma_k: int, ck: CkApi) -> int:
 
 def list_part_sizes(k: int, k_batch: int, mma_k: int, ck: CkApi) -> list[int]:
     """The different sizes of parts: of the first, of the last but one, and of the last."""
-    return [part_size(number, k, k_batch, mma_k, ck) for number in (0, max(k_batch - 2, 0), k_batch - 1)]
+    return [part_size(number, k, k_batch, mma_k, ck) for number in (0, maximum(k_batch - 2, 0), k_batch - 1)]
 
 
 # Pipelines with two LDS buffers that compute from one while they fill the other. The kernel declares GetSmemSize()

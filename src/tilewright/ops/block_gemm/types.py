@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.arch.dtype_names import read_dtype_name
-from tilewright.arch.dtypes import DTYPES, find_accumulator
+from tilewright.arch.dtypes import ACCUMULATORS, DTYPES, find_accumulator
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fields import DtypeType
 from tilewright.ops.op import Shorthand
@@ -34,7 +34,9 @@ def expand_dtype(dtype: object) -> dict[str, str]:
 def declare_types() -> Any:
     """The shorthand `dtype` of a problem."""
     doc = "all types at once, with the usual output type"
-    return problem_shorthand("fp16, or fp8*bf8 for A and B of two types", doc, default=None)
+    usual = {dtype: expand_dtype(dtype) for dtype in DTYPES if (dtype, dtype) in ACCUMULATORS}
+    rows = {dtype: {name: row[name] for name in PROBLEM_TYPES} for dtype, row in usual.items()}
+    return problem_shorthand("fp16, or fp8*bf8 for A and B of two types", doc, default=None, expands=rows)
 
 
 def declare_type(matrices: str) -> Any:

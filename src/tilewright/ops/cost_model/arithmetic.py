@@ -57,6 +57,18 @@ def log2(value: Number) -> Number:
     return math.log2(value) if isinstance(value, _PLAIN) else _apply("log2", value)
 
 
+def sqrt(value: Number) -> Number:
+    """The square root of a number."""
+    return math.sqrt(value) if isinstance(value, _PLAIN) else _apply("sqrt", value)
+
+
+def gcd(first: Number, second: Number) -> Number:
+    """The greatest common divisor of positive integers."""
+    if isinstance(first, int) and isinstance(second, int):
+        return math.gcd(first, second)
+    return _apply("gcd", first, second)
+
+
 def make_floats(numbers: Mapping[str, Number]) -> dict[str, Number]:
     """Integers and truth values as floats. Arrays and expressions keep their type."""
     return {name: 1.0 * number for name, number in numbers.items()}

@@ -25,7 +25,7 @@ from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.profiles import PROFILES
 from tilewright.ops.fmha.rules import RULES
 from tilewright.ops.fmha.stages import plan_next_stage
-from tilewright.ops.fmha.tensors import apply_strides, list_tensors
+from tilewright.ops.fmha.tensors import apply_strides, list_slots, list_tensors
 from tilewright.ops.fmha.trials import list_trials
 from tilewright.ops.op import Op, Shorthand
 from tilewright.ops.portfolio import KernelPortfolio
@@ -114,6 +114,8 @@ OP = Op(
         with_strides=apply_strides,
         arguments=CALL.make_arguments,
         point=CALL.make_address_setter,
+        call=CALL,
+        slots=list_slots,
         next_stage=plan_next_stage,
         inputs=import_on_call("tilewright.ops.fmha.inputs", "make_inputs"),
         reference=compute_reference,

@@ -45,15 +45,14 @@ def _list_axes(problem: Problem, name: str) -> tuple[str, ...]:
     return (*part, *outer, "head", "row", *element)
 
 
-def _list_tensor_values(problem: Problem) -> dict[str, int | Sequence[int]]:
+def _get_tensor_values(problem: Problem, tensor: Tensor) -> dict[str, int | Sequence[int]]:
     values: dict[str, int | Sequence[int]] = {}
-    for tensor in list_tensors(problem):
-        if tensor.name in STRIDED:
-            values[tensor.name] = get_struct_strides(problem, tensor)
-        elif tensor.name == "page_table":
-            values["page_table_stride"] = tensor.strides[0]
-        if tensor.name == "k" and problem.paged:
-            values["pages"] = tensor.shape[0]
+    if tensor.name in STRIDED:
+        values[tensor.name] = get_struct_strides(problem, tensor)
+    elif tensor.name == "page_table":
+        values["page_table_stride"] = tensor.strides[0]
+    if tensor.name == "k" and problem.paged:
+        values["pages"] = tensor.shape[0]
     return values
 
 
@@ -78,7 +77,8 @@ In group mode rows of all sequences follow each other and batch is 0. Pages take
 lse, lse_acc and d have no elements: a row is one number, and row is 1. ALiBi's slopes (bias) have batch and head.""",
         ("part", "batch", "head", "row"),
     ),
-    tensor_values=_list_tensor_values,
+    tensors=list_tensors,
+    tensor_values=_get_tensor_values,
     members=(
         *(Member(name, "tensor") for name in STRIDED),
         declare_pointer("seqstart_q", "group mode: batch + 1 first rows of the sequences", c_type="const int32_t"),

@@ -73,7 +73,7 @@ def _compute_mean_lengths(problem: Problem) -> tuple[int, int]:
     """Return the queries and keys of a sequence; means if sequences differ."""
     if problem.mode == "batch":
         return problem.seqlen_q, problem.seqlen_k
-    queries, keys = (max(1, round(total / problem.batch)) for total in (problem.total_q, problem.total_k))
+    queries, keys = (maximum(1, round(total / problem.batch)) for total in (problem.total_q, problem.total_k))
     return queries, keys
 
 

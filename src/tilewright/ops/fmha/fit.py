@@ -1,6 +1,6 @@
 """The problems that an attention kernel supports: the same checks as the built kernel's `supports`. Codes S6xx.
 
-Each rule is one check of launch/*.hpp.
+Each rule is one check of launch/*.hpp. Rules are translated to C (`ops.in_c`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.resources import MAX_ACCESS_BYTES
+from tilewright.ops.cost_model.arithmetic import maximum
 from tilewright.ops.fmha.call import STRIDED, get_struct_strides
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.element_types import DTYPES
@@ -148,7 +149,7 @@ def check_mask(config: Config, problem: Problem, arch: Arch) -> Rejection | None
     left = problem.window_left
     if config.mask_form == "causal" and left >= 0:
         return Rejection(f"window_left is {left}, but a causal kernel has no limit on the left", "mask_form", "any")
-    widest = max(left, problem.window_right)
+    widest = maximum(left, problem.window_right)
     if widest > _WIDEST:
         return Rejection(f"the window has {widest} keys, the maximum is {_WIDEST}", "mask_form")
     return None
@@ -282,9 +283,9 @@ def check_sizes(config: Config, problem: Problem, arch: Arch) -> Rejection | Non
     beyond = _find_large_stride(problem)
     if beyond:
         return Rejection(f"a stride of {beyond[0]} is {beyond[1]:,}, must be below {_BEYOND:,}", "family")
-    rows = count_query_rows(config, problem) * max(problem.num_splits, 1)
+    rows = count_query_rows(config, problem) * maximum(problem.num_splits, 1)
     if find_kind(config).lists_pages:
-        rows = max(rows, problem.batch * problem.seqlen_k)
+        rows = maximum(rows, problem.batch * problem.seqlen_k)
     return Rejection(f"{rows:,} rows, must be below {_BEYOND:,}", "family") if rows >= _BEYOND - 1024 else None
 
 
@@ -292,7 +293,7 @@ def check_sizes(config: Config, problem: Problem, arch: Arch) -> Rejection | Non
 def _find_large_stride(problem: Problem) -> tuple[str, int] | None:
     """Return the first tensor with a too large stride, and that stride; cached, since every kernel needs it."""
     for tensor in list_tensors(problem):
-        largest = max(get_struct_strides(problem, tensor)) if tensor.name in STRIDED else 0
+        largest = maximum(*get_struct_strides(problem, tensor)) if tensor.name in STRIDED else 0
         if largest >= _BEYOND:
             return tensor.name, largest
     return None

@@ -155,6 +155,13 @@ def find_computation(problem: Problem) -> Computation:
     return COMPUTATIONS[problem.family]
 
 
+def list_computations() -> tuple[Computation, ...]:
+    """Return the computations of all problems."""
+    from tilewright.ops.fmha.kinds import COMPUTATIONS  # noqa: PLC0415  (kinds use the functions of this module)
+
+    return tuple(COMPUTATIONS.values())
+
+
 def compute_reference(problem: Problem, given: Mapping[str, Any], arch: Arch) -> dict[str, Any]:
     """Return outputs in float64 by name from inputs by name. Outputs are not rounded to their types."""
     return find_computation(problem).reference(problem, given, arch)

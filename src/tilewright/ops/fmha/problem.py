@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 from tilewright.base.errors import InvalidValueError
+from tilewright.ops.cost_model.arithmetic import sqrt
 from tilewright.ops.fields import ChoiceType, DtypeType, FlagType
 from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.kinds import COMPUTATIONS
 from tilewright.ops.problem_field import Derived, IntegerType, NumberType, ProblemBase, problem_field
-from tilewright.ops.problem_values import check_count
 
 MASKS = ("none", "top_left", "bottom_right")
 # bshd: the row of a token holds all heads (BSHD in frameworks; THD for packed sequences). bhsd: heads are outermost.
@@ -71,7 +69,7 @@ class Problem(ProblemBase):
         _NUMBER,
         "factor of the scores",
         default=0.0,
-        stands_for=Derived("1 / sqrt(hdim_q)", lambda problem: 1 / math.sqrt(problem.hdim_q)),
+        stands_for=Derived("1 / sqrt(hdim_q)", lambda problem: 1 / sqrt(problem.hdim_q)),
     )
     logits_cap: float = problem_field(
         _NUMBER, "scores become cap * tanh(score / cap); 0: they stay as they are", default=0.0
@@ -116,7 +114,8 @@ class Problem(ProblemBase):
         if self.mode == "group":
             for total, longest in (("total_q", "seqlen_q"), ("total_k", "seqlen_k")):
                 tokens, length = getattr(self, total), getattr(self, longest)
-                check_count(total, tokens, length)
+                if tokens < length:
+                    raise InvalidValueError(f"{total} is {tokens}, but the longest sequence has {length} tokens")
                 if tokens > length * self.batch:
                     raise InvalidValueError(
                         f"{total} = {tokens} tokens do not fit into {self.batch} sequences of at most {length}"

@@ -13,6 +13,7 @@ A stage has those fields of the whole problem that its family uses, and defaults
 from __future__ import annotations
 
 from tilewright.base.errors import InvalidValueError
+from tilewright.ops.cost_model.arithmetic import maximum
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.kind import AttentionKind
 from tilewright.ops.fmha.kinds.backward import BACKWARD
@@ -60,7 +61,7 @@ def count_dq_parts(problem: Problem) -> int:
     """
     if not problem.deterministic or problem.dq_parts > 1:
         return problem.dq_parts
-    usual = max(problem.hdim_q, problem.hdim_v) <= _USUAL_HEAD
+    usual = maximum(problem.hdim_q, problem.hdim_v) <= _USUAL_HEAD
     return -(-problem.seqlen_k // (_USUAL_KEYS if usual else _KEYS_OF_LARGE_HEADS))
 
 
@@ -81,4 +82,4 @@ def get_keys_per_part(problem: Problem) -> int:
 def make_stage(problem: Problem, kind: AttentionKind, *, dq_parts: int = 1) -> Problem:
     """Return the problem of one stage, with the fields that its kind uses."""
     kept = {name: getattr(problem, name) for name in kind.keeps}
-    return Problem(**{**kept, "family": kind.name, "dq_parts": dq_parts})
+    return problem.make_other(**{**kept, "family": kind.name, "dq_parts": dq_parts})

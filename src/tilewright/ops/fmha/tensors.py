@@ -15,11 +15,13 @@ heads outermost in both layouts. The gradient of a tensor has its shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 
-from tilewright.ops.execution import Tensor
+from tilewright.ops.cost_model.arithmetic import maximum
+from tilewright.ops.execution import Tensor, TensorSlot
 from tilewright.ops.fmha.element_types import DTYPES
-from tilewright.ops.fmha.kind import find_computation
+from tilewright.ops.fmha.kind import find_computation, list_computations
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.strides import check_strides, packed_strides
 
@@ -53,19 +55,48 @@ def _iterate_tensors(problem: Problem) -> Iterator[Tensor]:
 def _has_tensor(problem: Problem, name: str, *, output: bool = False) -> bool:
     """Whether a problem has an optional tensor of its computation."""
     group = problem.mode == "group"
+    if name == "lse":
+        return problem.lse or not output
+    if name == "seqlens_k":
+        return has_key_lengths(problem)
     wanted = {
         "bias": problem.bias != "none",
-        "lse": problem.lse or not output,
         "randval": problem.store_randval,
         "dbias": problem.bias_gradient,
         "seqstart_q": group,
         "seqstart_k": group,
-        "seqlens_k": has_key_lengths(problem),
         "page_table": problem.paged,
         "rotary_cos": problem.rotary != "none",
         "rotary_sin": problem.rotary != "none",
     }
     return wanted.get(name, True)
+
+
+@functools.cache
+def list_slots() -> tuple[tuple[TensorSlot, ...], ...]:
+    """Return all tensors that problems can have, in a list for each computation."""
+    return tuple(
+        tuple(
+            TensorSlot(name, output, updated, _make_test(name, output, updated), _make_builder(name, output, updated))
+            for names, output in ((computation.inputs, False), (computation.outputs, True))
+            for name in names
+            for updated in (output and computation.appends,)
+        )
+        for computation in list_computations()
+    )
+
+
+def _make_test(name: str, output: bool, updated: bool) -> Callable[[Problem], bool]:
+    def is_present(problem: Problem) -> bool:
+        computation = find_computation(problem)
+        named = name in (computation.outputs if output else computation.inputs)
+        return named and updated == (output and computation.appends) and _has_tensor(problem, name, output=output)
+
+    return is_present
+
+
+def _make_builder(name: str, output: bool, updated: bool) -> Callable[[Problem], Tensor]:
+    return lambda problem: _build_tensor(problem, name, output=output, updated=updated)
 
 
 def has_key_lengths(problem: Problem) -> bool:
@@ -105,17 +136,17 @@ def _get_shape(problem: Problem, name: str) -> tuple[int, ...]:
     parts = {"o_acc": p.num_splits, "lse_acc": p.num_splits, "dq_acc": p.dq_parts}
     if name in ("o_acc", "dq_acc"):
         return (parts[name], *per_query, p.hdim_v if name == "o_acc" else p.hdim_q)
-    shapes = {
-        "lse": per_query,
-        "d": per_query,
-        "lse_acc": (p.num_splits, *per_query),
-        "seqstart_q": (p.batch + 1,),
-        "seqlens_k": (p.batch,),
-        "page_table": (p.batch, _count_pages_for(p, p.seqlen_k)),
-        "page_list": (p.total_k or p.batch * p.seqlen_k,),
-        "rotary_cos": (p.seqlen_k + max(0, p.seqlen_q - p.seqlen_new), p.rotary_size // 2),
+    shapes: dict[str, Callable[[], tuple[int, ...]]] = {
+        "lse": lambda: per_query,
+        "d": lambda: per_query,
+        "lse_acc": lambda: (p.num_splits, *per_query),
+        "seqstart_q": lambda: (p.batch + 1,),
+        "seqlens_k": lambda: (p.batch,),
+        "page_table": lambda: (p.batch, _count_pages_for(p, p.seqlen_k)),
+        "page_list": lambda: (p.total_k or p.batch * p.seqlen_k,),
+        "rotary_cos": lambda: (p.seqlen_k + maximum(0, p.seqlen_q - p.seqlen_new), p.rotary_size // 2),
     }
-    return shapes[name]
+    return shapes[name]()
 
 
 def _get_head_shape(problem: Problem, heads: int, length: int, total: int) -> tuple[int, ...]:

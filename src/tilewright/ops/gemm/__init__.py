@@ -111,6 +111,7 @@ OP = Op(
         with_strides=apply_strides,
         arguments=CALL.make_arguments,
         point=CALL.make_address_setter,
+        call=CALL,
         preparations=list_preparations,
         padded=pad_problem,
         inputs=import_on_call("tilewright.ops.gemm.reference", "make_inputs"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.ops.call_struct import WORKSPACE, CallStruct, declare_number, declare_numbers, declare_pointer
+from tilewright.ops.cost_model.arithmetic import where
 from tilewright.ops.gemm.config import MAX_D
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.tensors import batch_strides
@@ -16,7 +17,7 @@ def _list_places(problem: Problem) -> Sequence[str]:
 
 def _list_strides_d(problem: Problem) -> list[int]:
     """Every D is packed. A D of one row has stride 0, so that all rows of C use it."""
-    return [0 if index < problem.num_row_d else problem.n for index in range(problem.num_d)]
+    return [where(index < problem.num_row_d, 0, problem.n) for index in range(problem.num_d)]
 
 
 CALL = CallStruct(

@@ -1,7 +1,7 @@
 """The problems that a GEMM kernel supports: the same checks as the built kernel's `supports`.
 
 Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx. S509 is in
-`kinds.preshuffle`.
+`kinds.preshuffle`. Rules are translated to C (`ops.in_c`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.ck_probes import chooses_on_device
 from tilewright.ops.block_gemm.resources import list_part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
+from tilewright.ops.cost_model.arithmetic import minimum
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.kind import find_kind
 from tilewright.ops.gemm.kinds import KINDS
@@ -178,7 +179,7 @@ def check_split_k(config: Config, problem: Problem, arch: Arch) -> Rejection | N
     if not config.split_k:
         return Rejection(f"k_batch is {problem.k_batch}, the kernel was built without split-K", "split_k", True)
     whole, *_, last = sizes = _part_sizes(config, problem, arch)
-    if min(sizes) < 1:
+    if minimum(*sizes) < 1:
         return Rejection(f"K = {problem.k} leaves nothing for the last of {problem.k_batch} parts", "split_k")
     if not chooses_on_device(arch.ck) and -(-whole // config.block.k) != -(-last // config.block.k):
         return Rejection(
@@ -272,7 +273,7 @@ def check_step_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     Fix: use a kernel with a smaller block k, or another pipeline.
     """
     needed = resources.least_steps(config.pipeline)
-    fewest = min(-(-part // config.block.k) for part in _part_sizes(config, problem, arch))
+    fewest = minimum(*(-(-part // config.block.k) for part in _part_sizes(config, problem, arch)))
     if fewest >= needed:
         return None
     return Rejection(f"K = {problem.k} takes {fewest} step(s) of {config.block.k}, the kernel needs {needed}", "block")

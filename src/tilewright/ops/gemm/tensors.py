@@ -21,7 +21,7 @@ def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     m, n, k = problem.m, problem.n, problem.k
     layouts = dict(zip("abc", problem.layout, strict=True))
     packed, row = Tensor("d", problem.dtype_c, (m, n), (n, 1)), Tensor("d", problem.dtype_c, (n,), (1,))
-    ds = [row] * problem.num_row_d + [packed] * (problem.num_d - problem.num_row_d)
+    ds = ([row] * problem.num_row_d + [packed] * problem.num_d)[: problem.num_d]
     matrices = [
         Tensor("a", problem.dtype_a, (m, k), _matrix_strides(layouts["a"], problem.stride_a)),
         Tensor("b", problem.dtype_b, (k, n), _matrix_strides(layouts["b"], problem.stride_b)),

@@ -136,6 +136,7 @@ OP = Op(
         with_strides=apply_strides,
         arguments=CALL.make_arguments,
         point=CALL.make_address_setter,
+        call=CALL,
         padded=pad_problem,
         inputs=import_on_call("tilewright.ops.grouped_conv.inputs", "make_inputs"),
         reference=import_on_call("tilewright.ops.grouped_conv.reference", "compute_reference"),

@@ -1,7 +1,7 @@
 """The problems that a convolution kernel supports: the same checks as the built kernel's `supports`.
 
 Mirrors IsSupportedArgument of CK Tile's kernels and the checks of Tilewright's launcher. Codes S5xx. S514 is in
-`kinds.backward_data`.
+`kinds.backward_data`. Rules are translated to C (`ops.in_c`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.ck_probes import chooses_on_device
 from tilewright.ops.block_gemm.resources import part_sizes
 from tilewright.ops.block_gemm.types import expand_dtype
+from tilewright.ops.cost_model.arithmetic import minimum
 from tilewright.ops.grouped_conv.config import Config
 from tilewright.ops.grouped_conv.implicit_gemm import ImplicitGemm, compute_gemm_sizes
 from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.kinds import KINDS
 from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.kind import combine_rules
+from tilewright.ops.problem_values import Extents
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
 from tilewright.ops.rule_forms import since
 
@@ -276,20 +278,24 @@ def check_specialization(config: Config, problem: Problem, arch: Arch) -> Reject
     """
     kind = config.specialization
     if kind.startswith("filter1x1"):
-        if set(problem.filter_size) != {1} or any(problem.left_pad) or any(problem.right_pad):
+        if _differ(problem.filter_size, 1) or _differ(problem.left_pad, 0) or _differ(problem.right_pad, 0):
             return Rejection(
                 f"a {kind} kernel computes 1x1 filters without padding, not {_format_filter(problem)}", "specialization"
             )
-        if kind == "filter1x1_stride1_pad0" and set(problem.stride) != {1}:
+        if kind == "filter1x1_stride1_pad0" and _differ(problem.stride, 1):
             return Rejection(f"a {kind} kernel has stride 1, the problem {problem.stride}", "specialization")
     if kind == "filter3x3":
-        if set(problem.filter_size) != {3}:
+        if _differ(problem.filter_size, 3):
             return Rejection(f"a {kind} kernel computes 3x3 filters, not {_format_filter(problem)}", "specialization")
         if problem.c != problem.g:
             return Rejection(
                 f"a {kind} kernel computes one input channel per group, not {problem.c // problem.g}", "specialization"
             )
     return None
+
+
+def _differ(extents: Extents, value: int) -> bool:
+    return any(extent != value for extent in extents)
 
 
 def _format_filter(problem: Problem) -> str:
@@ -338,7 +344,7 @@ def check_image_pieces(config: Config, problem: Problem, arch: Arch) -> Rejectio
         return None
     first = problem.output_size[0]
     line = math.prod(problem.output_size[1:])
-    pieces = min(2, first)
+    pieces = minimum(2, first)
     piece = first // pieces * line
     last = first * line - piece * (pieces - 1)
     if piece % config.block.m == 0 and last % config.block.m == 0:

@@ -46,7 +46,7 @@ class Problem(ProblemBase):
     stride: Extents = problem_field(_EXTENTS, "input elements between neighbouring outputs", default=(1,))
     dilation: Extents = problem_field(_EXTENTS, "input elements between neighbouring taps", default=(1,))
     pad: InitVar[Sequence[int] | str | int | None] = problem_shorthand(
-        "as left_pad", "left_pad and right_pad at once", default=None
+        "as left_pad", "left_pad and right_pad at once", default=None, copies=("left_pad", "right_pad")
     )
     left_pad: Extents = problem_field(_PADS, "zeros before the input", default=(0,))
     right_pad: Extents = problem_field(_PADS, "zeros after the input", default=(0,))

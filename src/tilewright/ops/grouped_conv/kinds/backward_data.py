@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.cost_model.arithmetic import ceil_div, minimum
+from tilewright.ops.cost_model.arithmetic import ceil_div, gcd, minimum
 from tilewright.ops.cost_model.block_gemm import AddressCost
 from tilewright.ops.execution import import_on_call
 from tilewright.ops.grouped_conv.implicit_gemm import lds_bytes, matrix_instructions
@@ -113,7 +113,7 @@ def check_gemm_count(config: Config, problem: Problem, arch: Arch) -> Rejection 
     """
     count = 1
     for size, stride, dilation in zip(problem.filter_size, problem.stride, problem.dilation, strict=True):
-        count *= min(size, stride // math.gcd(stride, dilation))  # remainders that the filter has taps for
+        count *= minimum(size, stride // gcd(stride, dilation))  # remainders that the filter has taps for
     if count <= MAX_GEMMS:
         return None
     return Rejection(f"the strides lead to {count} GEMMs, one launch can have {MAX_GEMMS}", "stride")

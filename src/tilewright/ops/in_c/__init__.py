@@ -1,0 +1,1 @@
+"""Functions of problems, translated to C for programs without Python."""
