@@ -131,9 +131,10 @@ def format_section(
     for tree, found in results.items():
         accepted = [each for each in found if not each.rule]
         rejected = [each for each in found if each.rule]
+        right, failed = (sum(not each.finding for each in side) for side in (accepted, rejected))
         lines.append(
-            f"- CK Tile {tree}: {sum(not each.finding for each in accepted)} of {len(accepted)} accepted kernels right, "
-            f"{sum(not each.finding for each in rejected)} of {len(rejected)} rejected ones fail"
+            f"- CK Tile {tree}: {right} of {len(accepted)} accepted kernels right, "
+            f"{failed} of {len(rejected)} rejected ones fail"
         )
     lines += ["", f"| GPU | kernel | {' | '.join(results)} |", f"|---|---|{'---|' * len(results)}"]
     for number, case in enumerate(cases):
