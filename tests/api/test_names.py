@@ -42,9 +42,7 @@ def test_kernels_are_named_by_set_kernel_digest_and_file(tmp_path) -> None:
 
 
 def test_an_op_is_not_kernels() -> None:
-    with pytest.raises(
-        InvalidValueError, match=r"gemm is an op, not kernels\. Name one of its sets \(bf16_layouts_ess"
-    ):
+    with pytest.raises(InvalidValueError, match=r"gemm is an op, not kernels\. Name one of its sets \(bf16_lay"):
         tw.Registry.of("gemm", "gfx942")
     with pytest.raises(UnknownValueError, match=f"Did you mean '{SET}'"):
         tw.Registry.of("fp16_rcr_esential", "gfx942")

@@ -101,8 +101,9 @@ def test_every_gpu(gpu: str, generate: Generate, run_json: RunJson) -> None:
         layouts = LAYOUTS[:1] if (datatype, gpu) == ("fp32", "gfx950") else LAYOUTS
         for layout in layouts:
             options = ("--datatype", datatype, "--layout", layout, "--variants", "standard")
-            assert generate("gemm", gpu, *options)
-            assert select_one(run_json, gpu, SIZES, *options).layout == layout
+            assert {config.layout for config in generate("gemm", gpu, *options)} == {layout}
+    options = ("--datatype", "fp16", "--layout", "ccr", "--variants", "standard")
+    assert select_one(run_json, gpu, SIZES, *options).layout == "ccr"
 
 
 def test_several_gpus_at_once(run_json: RunJson, tmp_path: Path) -> None:

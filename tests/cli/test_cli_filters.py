@@ -51,7 +51,7 @@ def test_every_field_is_an_option(words: list[str], run_json: Callable[..., Any]
         (["--pipeline", "mems"], "unknown pipeline 'mems'. Did you mean 'mem'?"),
         (["--pipeline"], "Option '--pipeline' requires a value."),
         (["--pipeline", "--limit", "2"], "Option '--pipeline' requires a value."),
-        (["--wave-groups", "2", "--pipeline", "mem"], "is legal on gfx942 with wave_groups 2, pipeline mem."),
+        (["--wave-groups", "2", "--pipeline", "mem"], "has kernels with wave_groups 2 and pipeline mem. With such"),
         (["-z", "3"], "No such option"),
     ],
 )

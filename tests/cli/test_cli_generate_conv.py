@@ -64,7 +64,7 @@ def test_sources_are_written(run_json: Callable[..., Any], tmp_path: Path) -> No
         (["--variant", "bwd_data"], "unknown direction 'bwd_data'."),
         (["--variant", "forwards"], "Did you mean 'forward'?"),
         (["--layout", "ngchw"], "unknown layout of grouped_conv 'ngchw'."),
-        (["--datatype", "int8"], "is legal on gfx942 with dtype int8."),
+        (["--datatype", "int8"], "has kernels with dtype int8. The rules accept"),
         (["--preselected", "forward_smal"], "Did you mean 'forward_small'?"),
     ],
 )

@@ -86,7 +86,8 @@ def test_a_kernel_name_gives_the_gpu(run: Callable[..., Result], run_json: Calla
     assert run_json("generate", OTHER.digest, *words)["kernels"] == [OTHER.slug]
     result = run("generate", OTHER.digest, "--gpu", "gfx942", *words)
     assert f"{OTHER.slug} is a kernel for gfx950, but the GPU is gfx942" in result.stderr
-    result = run("generate", OTHER.digest, KERNEL.digest, *words)
+    assert run_json("generate", OTHER.digest, KERNEL.digest, *words)["kernels"] == sorted([OTHER.slug, KERNEL.slug])
+    result = run("select", OTHER.digest, KERNEL.digest, "--problem", "m=64,n=64,k=64")
     assert "the kernels are for gfx950 and gfx942: name kernels for one GPU" in result.stderr
 
 

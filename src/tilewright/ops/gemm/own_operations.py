@@ -2,11 +2,11 @@
 
 TILEWRIGHT_ELEMENTWISE is a folder of files, one for each operation:
 
-    name = "SquaredRelu"
-    cpp = "return x > 0.f ? x * x : 0.f;"       # the body of a function of a float x that returns a float
-    reference = "my_package:squared_relu"       # the same function of a float64 array
-    slope = 64.0                                # the largest slope for the values of x that you have
-    error_ulps = 1.0                            # the largest error of the C++ code, in ulps of fp32
+    name = "HardSwish"
+    cpp = "return x * fminf(fmaxf(x + 3.f, 0.f), 6.f) / 6.f;"  # the body of a function float → float of x
+    reference = "my_package:hard_swish"  # the same function of a float64 array
+    slope = 1.5  # the largest slope for the values of x that you have
+    error_ulps = 3.0  # the largest error of the C++ code, in ulps of fp32
 
 A kernel computes cpp(A·B + D0 + D1 + …). The C++ code is part of the kernel's source, so a change of it is a new build.
 """
