@@ -75,9 +75,9 @@ class Example:
 
     @property
     def code(self) -> str:
-        """The program after its docstring."""
+        """The program after its docstring, without comments for the formatter."""
         end = ast.parse(self.text).body[0].end_lineno
-        return "\n".join(self.text.splitlines()[end:]).strip()
+        return "\n".join(self.text.splitlines()[end:]).strip().replace("  # fmt: skip", "")
 
     @property
     def _docstring(self) -> str:
