@@ -33,7 +33,7 @@ ORDER = {
     "conv": "conv stride_and_dilation groups depthwise lines volumes input_gradient weight_gradient transposed "
     "gemm_inside forward backward_data backward_weight choose_kernel explicit_gemm",
     "fmha": "attention window shared_heads lengths bias alibi soft_cap sinks dropout fp8 packed_sequences parts "
-    "append_rotary decode_pages prefill decoding gradients deterministic training tensors stages splits",
+    "append_rotary decode_pages prefill prefill_pages decoding gradients deterministic training tensors stages splits",
     "torch": "linear conv_training replace_modules compiled autocast flash_attn transformers_model tensors",
     "select": "legal_kernels why_rejected kernel_and_problem explain_choice estimate_sizes priorities sets names gpus "
     "several_gpus rules render_source kernel_set_file problem_list learned_choice",
@@ -75,9 +75,9 @@ class Example:
 
     @property
     def code(self) -> str:
-        """The program after its docstring."""
+        """The program after its docstring, without comments for the formatter."""
         end = ast.parse(self.text).body[0].end_lineno
-        return "\n".join(self.text.splitlines()[end:]).strip()
+        return "\n".join(self.text.splitlines()[end:]).strip().replace("  # fmt: skip", "")
 
     @property
     def _docstring(self) -> str:

@@ -52,6 +52,8 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     """Remove the marks that tests read, and turn links that leave docs/ into links between pages."""
     if page.file.generated_by is not None:  # these were prepared by on_files
         return markdown
+    if page.file.src_uri == GALLERY:
+        page.meta["hide"] = ["navigation"]  # lines of code have up to 120 columns
     return prepare_text(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
 
 

@@ -9,8 +9,9 @@ import tilewright as tw
 from tilewright import grouped_conv
 
 kernels = grouped_conv.space(
-    direction="backward_data", ndim=2, dtype="fp16", block=[(64, 64, 32)], waves=[(2, 2, 1)], mma=[(16, 16, 16)],
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle", vector=[(4, 8, 8)],
+    direction="backward_data", ndim=2, dtype="fp16", block=[(64, 64, 32)],
+    waves=[(2, 2, 1)], mma=[(16, 16, 16)], pipeline="compv3", scheduler="intrawave",
+    epilogue="cshuffle", vector=[(4, 8, 8)],
 )  # fmt: skip
 registry = tw.build(kernels, arch="gfx942")
 

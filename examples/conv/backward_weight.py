@@ -10,8 +10,9 @@ import tilewright as tw
 from tilewright import grouped_conv
 
 kernels = grouped_conv.space(
-    direction="backward_weight", ndim=2, dtype="fp16", block=[(64, 64, 32)], waves=[(2, 2, 1)], mma=[(16, 16, 32)],
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle", vector=[(8, 8, 4)], split_k=True, two_stage=True,
+    direction="backward_weight", ndim=2, dtype="fp16", block=[(64, 64, 32)],
+    waves=[(2, 2, 1)], mma=[(16, 16, 32)], pipeline="compv3", scheduler="intrawave",
+    epilogue="cshuffle", vector=[(8, 8, 4)], split_k=True, two_stage=True,
 )  # fmt: skip
 registry = tw.build(kernels, arch="gfx942")
 

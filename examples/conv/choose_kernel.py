@@ -9,8 +9,9 @@ import numpy as np
 import tilewright as tw
 
 same = {
-    "direction": "forward", "ndim": 2, "dtype": "fp16", "block": (64, 64, 32), "waves": (2, 2, 1),
-    "pipeline": "compv3", "scheduler": "intrawave", "epilogue": "cshuffle",
+    "direction": "forward", "ndim": 2, "dtype": "fp16", "block": (64, 64, 32),
+    "waves": (2, 2, 1), "pipeline": "compv3", "scheduler": "intrawave",
+    "epilogue": "cshuffle",
 }  # fmt: skip
 configs = [
     tw.grouped_conv.config(mma=(16, 16, 32), vector=(8, 8, 8), **same),

@@ -10,9 +10,9 @@ import numpy as np
 import tilewright as tw
 
 config = tw.grouped_conv.config(
-    direction="forward", ndim=1, dtype="bf16", block=(32, 128, 16), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv6", scheduler="intrawave", epilogue="cshuffle", vector=(8, 8, 8),
-    specialization="filter1x1_stride1_pad0", explicit_gemm=True,
+    direction="forward", ndim=1, dtype="bf16", block=(32, 128, 16), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="compv6", scheduler="intrawave", epilogue="cshuffle",
+    vector=(8, 8, 8), specialization="filter1x1_stride1_pad0", explicit_gemm=True,
 )  # fmt: skip
 registry = tw.build([config], arch="gfx950")
 sizes = {"direction": "forward", "n": 2, "c": 64, "k": 128, "input_size": (48,), "dtype": "bf16"}

@@ -10,8 +10,9 @@ import torch
 import tilewright as tw
 
 kernel = tw.grouped_conv.config(
-    direction="forward", ndim=1, dtype="fp16", block=(64, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="mem", scheduler="intrawave", epilogue="cshuffle", vector=(1, 1, 1),
+    direction="forward", ndim=1, dtype="fp16", block=(64, 64, 32), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="mem", scheduler="intrawave", epilogue="cshuffle",
+    vector=(1, 1, 1),
 )  # fmt: skip
 rng = np.random.default_rng(0)
 lines = torch.from_numpy(rng.integers(-2, 3, (2, 6, 30)).astype(np.float16))

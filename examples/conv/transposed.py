@@ -10,8 +10,9 @@ import torch
 import tilewright as tw
 
 kernel = tw.grouped_conv.config(
-    direction="backward_data", ndim=2, dtype="fp16", block=(64, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle", vector=(4, 8, 8),
+    direction="backward_data", ndim=2, dtype="fp16", block=(64, 64, 32),
+    waves=(2, 2, 1), mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave",
+    epilogue="cshuffle", vector=(4, 8, 8),
 )  # fmt: skip
 rng = np.random.default_rng(0)
 images = torch.from_numpy(rng.integers(-2, 3, (1, 16, 5, 5)).astype(np.float16))

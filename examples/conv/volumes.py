@@ -9,8 +9,9 @@ import torch
 import tilewright as tw
 
 kernel = tw.grouped_conv.config(
-    direction="forward", ndim=3, dtype="fp32", block=(32, 64, 16), waves=(1, 4, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle", vector=(2, 2, 1),
+    direction="forward", ndim=3, dtype="fp32", block=(32, 64, 16), waves=(1, 4, 1),
+    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
+    vector=(2, 2, 1),
 )  # fmt: skip
 rng = np.random.default_rng(0)
 volumes = torch.from_numpy(rng.standard_normal((2, 4, 5, 4, 6)).astype(np.float32))  # n, c, depth, height, width

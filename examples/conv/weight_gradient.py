@@ -9,8 +9,9 @@ import torch
 import tilewright as tw
 
 kernel = tw.grouped_conv.config(
-    direction="backward_weight", ndim=2, dtype="fp16", block=(32, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle", vector=(4, 8, 8), split_k=True,
+    direction="backward_weight", ndim=2, dtype="fp16", block=(32, 64, 32),
+    waves=(2, 2, 1), mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave",
+    epilogue="cshuffle", vector=(4, 8, 8), split_k=True,
 )  # fmt: skip
 rng = np.random.default_rng(0)
 images = torch.from_numpy(rng.integers(-1, 2, (2, 16, 10, 10)).astype(np.float64))

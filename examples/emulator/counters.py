@@ -9,8 +9,8 @@ import numpy as np
 import tilewright as tw
 
 same = {
-    "variant": "standard", "dtype": "fp16", "layout": "rcr", "waves": (2, 2, 1), "mma": (16, 16, 16),
-    "scheduler": "intrawave", "epilogue": "cshuffle",
+    "variant": "standard", "dtype": "fp16", "layout": "rcr", "waves": (2, 2, 1),
+    "mma": (16, 16, 16), "scheduler": "intrawave", "epilogue": "cshuffle",
 }  # fmt: skip
 kernels = [
     tw.gemm.config(block=(64, 64, 32), pipeline="compv3", **same),

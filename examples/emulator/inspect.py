@@ -7,8 +7,8 @@ device is needed.
 import tilewright as tw
 
 config = tw.gemm.config(
-    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
+    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
 )  # fmt: skip
 inspection = tw.inspect_kernel(tw.kernel_of(config, "gfx942"))
 for number, kernel in enumerate(inspection.op_kernels, 1):

@@ -10,8 +10,8 @@ import tilewright as tw
 from tilewright.emulator import Mode
 
 kernel = tw.gemm.config(
-    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
+    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
 )  # fmt: skip
 registry = tw.build([kernel], arch="gfx942")
 problem = tw.gemm.Problem(m=64, n=128, k=96, dtype="fp16", layout="rcr")

@@ -9,8 +9,8 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.fmha.config(
-    family="appendkv", mode="batch", dtype="fp16", pipeline="appendkv", block="64x64x64x64", rotary="half",
-    pad_q=True, pad_k=True,
+    family="appendkv", mode="batch", dtype="fp16", pipeline="appendkv",
+    block="64x64x64x64", rotary="half", pad_q=True, pad_k=True,
 )  # fmt: skip
 lengths = np.array([70, 0, 5], np.int32)  # tokens that are in the cache already
 rng = np.random.default_rng(0)

@@ -9,8 +9,9 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.fmha.config(
-    family="forward", mode="batch", dtype="fp32", pipeline="qr_async", bias="elementwise",
-    tile="32x64x16x32x32x32/2x1x1x2x1x1/16x16x16x16x16x16", pad_q=True, pad_hdim_q=8, pad_hdim_v=8,
+    family="forward", mode="batch", dtype="fp32", pipeline="qr_async",
+    bias="elementwise", tile="32x64x16x32x32x32/2x1x1x2x1x1/16x16x16x16x16x16",
+    pad_q=True, pad_hdim_q=8, pad_hdim_v=8,
 )  # fmt: skip
 rng = np.random.default_rng(0)
 q, k, v = (rng.standard_normal((1, 64, 3, 32)).astype(np.float32) for _ in range(3))

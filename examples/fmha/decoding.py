@@ -12,7 +12,8 @@ same = {"mode": "batch", "dtype": "fp16"}
 tile = "64x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16"
 configs = [
     fmha.config(
-        family="appendkv", pipeline="appendkv", block="64x64x64x64", rotary="half", paged=True, pads="lengths", **same
+        family="appendkv", pipeline="appendkv", block="64x64x64x64", rotary="half",
+        paged=True, pads="lengths", **same
     ),
     fmha.config(family="splitkv", pipeline="qr", tile=tile, paged=True, uneven_splits=True, pads="lengths", **same),
     fmha.config(family="combine", pipeline="combine", block="32x64", log_max_splits=3, pad_q=True, **same),

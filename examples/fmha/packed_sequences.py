@@ -9,8 +9,8 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.fmha.config(
-    family="forward", mode="group", dtype="fp16", pipeline="qr", pads="lengths", mask_form="any", lse=True,
-    tile="64x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16",
+    family="forward", mode="group", dtype="fp16", pipeline="qr", pads="lengths",
+    mask_form="any", lse=True, tile="64x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16",
 )  # fmt: skip
 lengths = (5, 70, 33)
 starts = np.cumsum((0, *lengths)).astype(np.int32)

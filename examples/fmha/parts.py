@@ -9,8 +9,8 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.fmha.config(
-    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths", lse=True,
-    tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
+    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths",
+    lse=True, tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
 )  # fmt: skip
 rng = np.random.default_rng(0)
 q, k, v = (rng.standard_normal((1, tokens, 2, 32)).astype(np.float16) for tokens in (30, 100, 100))

@@ -9,14 +9,16 @@ import numpy as np
 import tilewright as tw
 
 config = tw.fmha.config(
-    family="batch_prefill", mode="group", dtype="fp16", pipeline="qr_async", pads="vectors", paged=True,
-    mask_form="causal", tile="64x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16",
+    family="batch_prefill", mode="group", dtype="fp16", pipeline="qr_async",
+    pads="vectors", paged=True, mask_form="causal",
+    tile="64x64x32x64x32x64/4x1x1x4x1x1/16x16x16x16x16x16",
 )  # fmt: skip
 registry = tw.build([config], arch="gfx942")
 queries, keys, capacity = (9, 40), (30, 40), 100
 problem = tw.fmha.Problem(
-    family="batch_prefill", mode="group", dtype="fp16", batch=2, heads=4, kv_heads=2, hdim_q=64, seqlen_q=40,
-    seqlen_k=40, total_q=49, total_k=70, page_size=1, pages=capacity, mask="bottom_right",
+    family="batch_prefill", mode="group", dtype="fp16", batch=2, heads=4, kv_heads=2,
+    hdim_q=64, seqlen_q=40, seqlen_k=40, total_q=49, total_k=70, page_size=1,
+    pages=capacity, mask="bottom_right",
 )  # fmt: skip
 rng = np.random.default_rng(0)
 tensors = {

@@ -11,8 +11,8 @@ import numpy as np
 import tilewright as tw
 
 config = tw.fmha.config(
-    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths", mask_form="any", sink=4,
-    tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
+    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths",
+    mask_form="any", sink=4, tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
 )  # fmt: skip
 registry = tw.build([config], arch="gfx942")
 problem = tw.fmha.Problem(

@@ -10,7 +10,8 @@ import tilewright as tw
 from tilewright.arch.number_formats import to_numpy_dtype
 
 config = tw.fmha.config(
-    family="forward", mode="batch", dtype="fp8fp32", pipeline="qr_async", pads="vectors", soft_cap=True,
+    family="forward", mode="batch", dtype="fp8fp32", pipeline="qr_async",
+    pads="vectors", soft_cap=True,
     tile="64x64x32x64x32x64/2x1x1x2x1x1/32x32x32x32x32x32",
 )  # fmt: skip
 registry = tw.build([config], arch="gfx950")

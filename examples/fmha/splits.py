@@ -10,8 +10,8 @@ registry = tw.Registry.of("decode", "gfx942")
 times = {}
 for splits in (1, 4, 8, 16, 32, 64):
     problem = tw.fmha.Problem(
-        family="forward", dtype="fp16", batch=1, heads=32, kv_heads=8, seqlen_q=1, seqlen_k=16384, hdim_q=128,
-        mask="bottom_right", num_splits=splits,
+        family="forward", dtype="fp16", batch=1, heads=32, kv_heads=8, seqlen_q=1,
+        seqlen_k=16384, hdim_q=128, mask="bottom_right", num_splits=splits,
     )  # fmt: skip
     stages = registry.select(problem, built=False).stages
     times[splits] = sum(stage.best.us for stage in stages)

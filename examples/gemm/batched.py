@@ -9,8 +9,9 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.gemm.config(
-    variant="batched", dtype="fp32", layout="rrr", block=(32, 32, 16), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="default", pad_m=True, pad_n=True, pad_k=True,
+    variant="batched", dtype="fp32", layout="rrr", block=(32, 32, 16), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="default",
+    pad_m=True, pad_n=True, pad_k=True,
 )  # fmt: skip
 rng = np.random.default_rng(0)
 a, b = rng.integers(-4, 5, (3, 40, 24)).astype("float32"), rng.integers(-4, 5, (3, 24, 20)).astype("float32")

@@ -12,8 +12,9 @@ from tilewright.arch.number_formats import to_numpy_dtype
 gpu = tw.load("gfx942")
 fp8, bf8 = (to_numpy_dtype(name, gpu) for name in ("fp8", "bf8"))
 kernel = tw.gemm.config(
-    variant="standard", dtype="fp8*bf8", layout="rcr", block=(64, 64, 64), waves=(2, 2, 1), mma=(32, 32, 16),
-    pipeline="compv4", scheduler="intrawave", epilogue="default",
+    variant="standard", dtype="fp8*bf8", layout="rcr", block=(64, 64, 64),
+    waves=(2, 2, 1), mma=(32, 32, 16), pipeline="compv4", scheduler="intrawave",
+    epilogue="default",
 )  # fmt: skip
 registry = tw.build([kernel], arch="gfx942")
 

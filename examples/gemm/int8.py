@@ -8,8 +8,9 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.gemm.config(
-    variant="standard", dtype="int8", layout="rrr", block=(128, 64, 32), waves=(8, 2, 1), mma=(16, 16, 32),
-    pipeline="compv4", scheduler="intrawave", epilogue="cshuffle", pad_n=True, split_k=True,
+    variant="standard", dtype="int8", layout="rrr", block=(128, 64, 32),
+    waves=(8, 2, 1), mma=(16, 16, 32), pipeline="compv4", scheduler="intrawave",
+    epilogue="cshuffle", pad_n=True, split_k=True,
 )  # fmt: skip
 registry = tw.build([kernel], arch="gfx950")
 problem = tw.gemm.Problem(m=128, n=80, k=256, dtype="int8", layout="rrr")

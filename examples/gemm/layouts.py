@@ -9,8 +9,9 @@ import numpy as np
 import tilewright as tw
 
 kernels = tw.gemm.space(
-    variant="standard", dtype="fp32", layout=["rrr", "rcr", "crr", "ccr"], block=(32, 32, 16), waves=(2, 2, 1),
-    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="default", pad_m=True, pad_n=True, pad_k=True,
+    variant="standard", dtype="fp32", layout=["rrr", "rcr", "crr", "ccr"],
+    block=(32, 32, 16), waves=(2, 2, 1), mma=(16, 16, 16), pipeline="compv3",
+    scheduler="intrawave", epilogue="default", pad_m=True, pad_n=True, pad_k=True,
 )  # fmt: skip
 registry = tw.build(kernels, arch="gfx942")
 rng = np.random.default_rng(0)

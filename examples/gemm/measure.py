@@ -7,8 +7,8 @@ one for the other.
 import tilewright as tw
 
 kernel = tw.gemm.config(
-    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
+    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
 )  # fmt: skip
 record = tw.measure(kernel, {"m": 128, "n": 64, "k": 96}, "emulated:gfx942")
 print(record.status, record.kind, f"largest error {record.error_ulps:.2f} ulps")

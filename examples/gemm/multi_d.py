@@ -9,9 +9,9 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.gemm.config(
-    variant="multi_d", dtype="fp32", layout="rcr", block=(32, 32, 16), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="default", pad_m=True, pad_n=True, pad_k=True,
-    num_d=1, elementwise="MultiDAdd",
+    variant="multi_d", dtype="fp32", layout="rcr", block=(32, 32, 16), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="default",
+    pad_m=True, pad_n=True, pad_k=True, num_d=1, elementwise="MultiDAdd",
 )  # fmt: skip
 registry = tw.build([kernel], arch="gfx942")
 problem = tw.gemm.Problem(m=40, n=48, k=64, dtype="fp32", layout="rcr", num_d=1, elementwise="MultiDAdd")

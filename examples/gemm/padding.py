@@ -9,8 +9,8 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.gemm.config(
-    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
+    variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1),
+    mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
 )  # fmt: skip
 registry = tw.build([kernel], arch="gfx942")
 problem = tw.gemm.Problem(m=60, n=100, k=50, dtype="fp16", layout="rcr")

@@ -9,8 +9,9 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.gemm.config(
-    variant="preshuffle", dtype="fp16", layout="rcr", block=(16, 128, 64), waves=(1, 2, 1), mma=(16, 16, 32),
-    pipeline="preshufflev2", scheduler="default", epilogue="default",
+    variant="preshuffle", dtype="fp16", layout="rcr", block=(16, 128, 64),
+    waves=(1, 2, 1), mma=(16, 16, 32), pipeline="preshufflev2", scheduler="default",
+    epilogue="default",
 )  # fmt: skip
 registry = tw.build([kernel], arch="gfx942")
 problem = tw.gemm.Problem(m=32, n=128, k=256, dtype="fp16", layout="rcr")

@@ -5,8 +5,9 @@ import numpy as np
 import tilewright as tw
 
 kernels = tw.gemm.space(
-    variant="standard", dtype="fp16", layout="rcr", block=[(64, 64, 32)], waves=[(2, 2, 1)], mma=[(16, 16, 16)],
-    pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
+    variant="standard", dtype="fp16", layout="rcr", block=[(64, 64, 32)],
+    waves=[(2, 2, 1)], mma=[(16, 16, 16)], pipeline="compv3", scheduler="intrawave",
+    epilogue="cshuffle",
 )  # fmt: skip
 registry = tw.build(kernels, arch="gfx942")
 problem = tw.gemm.Problem(m=128, n=192, k=256, dtype="fp16", layout="rcr")

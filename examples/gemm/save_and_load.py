@@ -13,8 +13,9 @@ import numpy as np
 import tilewright as tw
 
 kernels = tw.gemm.space(
-    variant="standard", dtype="fp32", layout=["rrr", "rcr"], block=(32, 32, 16), waves=(2, 2, 1), mma=(16, 16, 16),
-    pipeline="compv3", scheduler="intrawave", epilogue="default", pad_m=True, pad_n=True, pad_k=True,
+    variant="standard", dtype="fp32", layout=["rrr", "rcr"], block=(32, 32, 16),
+    waves=(2, 2, 1), mma=(16, 16, 16), pipeline="compv3", scheduler="intrawave",
+    epilogue="default", pad_m=True, pad_n=True, pad_k=True,
 )  # fmt: skip
 built = tw.build(kernels, arch="gfx942")
 built = built.with_priority(built.find(layout="rrr"), 5)

@@ -9,8 +9,9 @@ import numpy as np
 import tilewright as tw
 
 kernel = tw.gemm.config(
-    variant="standard", dtype="fp16", layout="rcr", block=(16, 64, 128), waves=(1, 4, 1), mma=(16, 16, 32),
-    pipeline="mem", scheduler="intrawave", epilogue="cshuffle", pad_m=True, pad_n=True, pad_k=True, split_k=True,
+    variant="standard", dtype="fp16", layout="rcr", block=(16, 64, 128),
+    waves=(1, 4, 1), mma=(16, 16, 32), pipeline="mem", scheduler="intrawave",
+    epilogue="cshuffle", pad_m=True, pad_n=True, pad_k=True, split_k=True,
 )  # fmt: skip
 registry = tw.build([kernel], arch="gfx942")
 rng = np.random.default_rng(0)

@@ -9,8 +9,9 @@ import tilewright as tw
 import tilewright.torch as twt
 
 same = {
-    "variant": "standard", "layout": "rrr", "waves": (2, 2, 1), "mma": (16, 16, 16), "pipeline": "compv3",
-    "scheduler": "intrawave", "epilogue": "default", "pad_m": True, "pad_n": True, "pad_k": True,
+    "variant": "standard", "layout": "rrr", "waves": (2, 2, 1), "mma": (16, 16, 16),
+    "pipeline": "compv3", "scheduler": "intrawave", "epilogue": "default",
+    "pad_m": True, "pad_n": True, "pad_k": True,
 }  # fmt: skip
 kernels = [
     tw.gemm.config(dtype="fp32", block=(32, 32, 16), **same),

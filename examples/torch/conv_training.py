@@ -10,8 +10,8 @@ import tilewright as tw
 import tilewright.torch as twt
 
 same = {
-    "ndim": 2, "dtype": "fp16", "waves": (2, 2, 1), "pipeline": "compv3", "scheduler": "intrawave",
-    "epilogue": "cshuffle",
+    "ndim": 2, "dtype": "fp16", "waves": (2, 2, 1), "pipeline": "compv3",
+    "scheduler": "intrawave", "epilogue": "cshuffle",
 }  # fmt: skip
 config = tw.grouped_conv.config
 kernels = [

@@ -10,8 +10,8 @@ import tilewright as tw
 from tilewright.torch import emulate, flash_attn_func
 
 kernel = tw.fmha.config(
-    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths", mask_form="any", lse=True,
-    tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
+    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths",
+    mask_form="any", lse=True, tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
 )  # fmt: skip
 generator = torch.Generator().manual_seed(0)
 q, k, v = (torch.randn(1, 40, heads, 32, generator=generator).half() for heads in (4, 2, 2))

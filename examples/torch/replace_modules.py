@@ -10,8 +10,9 @@ import tilewright as tw
 import tilewright.torch as twt
 
 same = {
-    "dtype": "fp32", "block": (32, 32, 16), "waves": (2, 2, 1), "mma": (16, 16, 16), "pipeline": "compv3",
-    "scheduler": "intrawave", "epilogue": "default", "pad_m": True, "pad_n": True, "pad_k": True,
+    "dtype": "fp32", "block": (32, 32, 16), "waves": (2, 2, 1), "mma": (16, 16, 16),
+    "pipeline": "compv3", "scheduler": "intrawave", "epilogue": "default",
+    "pad_m": True, "pad_n": True, "pad_k": True,
 }  # fmt: skip
 kernels = [
     tw.gemm.space(variant="standard", layout=["rcr", "rrr", "crr"], **same),

@@ -8,8 +8,9 @@ import torch
 import tilewright as tw
 
 kernels = tw.gemm.space(
-    variant="standard", dtype="bf16", layout="rrr", block=[(64, 64, 32)], waves=[(2, 2, 1)], mma=[(16, 16, 16)],
-    pipeline="compv3", scheduler="intrawave", epilogue="default", pad_m=True, pad_n=True, pad_k=True,
+    variant="standard", dtype="bf16", layout="rrr", block=[(64, 64, 32)],
+    waves=[(2, 2, 1)], mma=[(16, 16, 16)], pipeline="compv3", scheduler="intrawave",
+    epilogue="default", pad_m=True, pad_n=True, pad_k=True,
 )  # fmt: skip
 registry = tw.build(kernels, arch="gfx942")
 torch.manual_seed(0)

@@ -11,13 +11,14 @@ import tilewright as tw
 import tilewright.torch as twt
 
 kernel = tw.fmha.config(
-    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths", mask_form="any", lse=True,
-    tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
+    family="forward", mode="batch", dtype="fp16", pipeline="qr", pads="lengths",
+    mask_form="any", lse=True, tile="64x64x16x32x16x32/4x1x1x4x1x1/16x16x16x16x16x16",
 )  # fmt: skip
 twt.register_attention()
 config = transformers.LlamaConfig(
-    hidden_size=64, intermediate_size=96, num_hidden_layers=1, vocab_size=80, num_attention_heads=2,
-    num_key_value_heads=1, max_position_embeddings=64, attn_implementation="tilewright",
+    hidden_size=64, intermediate_size=96, num_hidden_layers=1, vocab_size=80,
+    num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+    attn_implementation="tilewright",
 )  # fmt: skip
 torch.manual_seed(0)
 model = transformers.LlamaForCausalLM(config).half().eval()
