@@ -39,7 +39,7 @@ MODES = ("fast", "strict")
     type=click.Choice(MODES),
     default="fast",
     show_default=True,
-    help="In strict mode missing barriers and waits become visible; it takes about three times as long.",
+    help="In strict mode missing barriers and waits become visible, and it takes longer.",
 )
 @click.option(
     "--report",
@@ -59,8 +59,8 @@ def command(
     and its exit code are its own. It may be a script or ctest: all programs that it starts are
     emulated. Write -- before PROGRAM if its name begins with a dash.
 
-    An error of a kernel is printed to stderr, and the HIP call returns the status that it has on a
-    GPU. So do HIP functions that are not implemented: their names are printed.
+    An error of a kernel is printed to stderr, and HIP calls return the status that they return on a
+    GPU. HIP functions that are not implemented return hipErrorNotSupported, and are named on stderr.
 
     The first run builds the emulated device's library, which takes some seconds.
     """

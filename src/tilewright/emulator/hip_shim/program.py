@@ -23,7 +23,9 @@ from tilewright import __version__
 from tilewright.base import knobs
 from tilewright.base.atomic_write import write_atomically
 from tilewright.base.digest import digest_value
-from tilewright.base.errors import DeviceError, choose
+from tilewright.base.documents import read_json
+from tilewright.base.errors import DeviceError, FileFormatError, choose
+from tilewright.base.shared_files import require_own
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.launch import Mode
 
@@ -122,6 +124,8 @@ def find_program_gpus(program: Path) -> list[str]:
 def find_program_tools() -> ProgramTools:
     """Return the files that programs need; they are built if necessary."""
     folder = knobs.cache_dir() / _FOLDER
+    # Anybody who can write there could have a program load another library.
+    require_own(folder, knobs.CACHE_DIR.name)
     key = digest_value([__version__, str(_PACKAGE), sys.prefix, knobs.search_path(), *(str(k.get()) for k in _PLACES)])
     kept = folder / f"{key}.json"
     found = _read_tools(kept)
@@ -144,23 +148,33 @@ def _make_tools(links: Path) -> ProgramTools:
     toolchain = find_toolchain(with_ck=False)
     shim = build_shim(toolchain)
     engine = load_engine()
-    links.mkdir(parents=True, exist_ok=True)
+    for folder in (links.parent, links):  # only for this user, whatever the umask is
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in _SONAMES:
         new = links / f".{name}.{os.getpid()}"
         new.symlink_to(shim)
         new.replace(links / name)
-    paths = (toolchain.objdump, toolchain.readelf, None if engine is None else engine.path)
-    archs = {name: base64.b64encode(pickle.dumps(load(name))).decode() for name in EMULATED}
-    return ProgramTools(str(shim), str(links), *(None if path is None else str(path) for path in paths), archs)
+    return ProgramTools(
+        shim=str(shim),
+        links=str(links),
+        objdump=_format_path(toolchain.objdump),
+        readelf=_format_path(toolchain.readelf),
+        engine=None if engine is None else str(engine.path),
+        archs={name: base64.b64encode(pickle.dumps(load(name))).decode() for name in EMULATED},
+    )
+
+
+def _format_path(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _read_tools(kept: Path) -> ProgramTools | None:
     """Read the kept paths; None if there are none, or if a file has changed since."""
     try:
-        document = json.loads(kept.read_text("utf-8"))
+        document = read_json(kept)
         tools = ProgramTools(**document["tools"])
         return tools if document["stamps"] == _read_stamps(tools) else None
-    except (OSError, ValueError, KeyError, TypeError):  # of another version, or half removed: found anew
+    except (FileFormatError, OSError, KeyError, TypeError):  # of another version, or half removed: found anew
         return None
 
 
