@@ -58,14 +58,14 @@ def make_volumes() -> tuple[Any, ...]:
     return draw_float(1, 2, 4, 5, 4, 6), draw_float(2, 8, 4, 3, 1, 3), draw_float(3, 8)
 
 
-def make_attention(*, packed: bool = False, swapped: bool = False, causal: bool = False) -> tuple[Any, ...]:
-    shapes = ((25, 4, 64), (40, 2, 64), (40, 2, 64)) if packed else ((2, 16, 4, 32), (2, 20, 2, 32), (2, 20, 2, 32))
+def make_attention(*, packed: bool = False, swapped: bool = False) -> tuple[Any, ...]:
+    shapes = ((25, 2, 64), (40, 1, 64), (40, 1, 64)) if packed else ((1, 16, 4, 32), (1, 20, 2, 32), (1, 20, 2, 32))
     tensors = [draw(seed, *shape) for seed, shape in enumerate(shapes, 1)]
     if swapped:
         tensors = [transpose(tensor, 1, 2) for tensor in tensors]
     starts = (find_starts([5, 20]), find_starts([17, 23])) if packed else (None, None)
     longest = (20, 23) if packed else (0, 0)
-    return *tensors, None, *starts, *longest, causal, [-1, -1], None, 0.0, 0.0, 0, False
+    return *tensors, None, *starts, *longest, False, [-1, -1], None, 0.0, 0.0, 0, False
 
 
 def make_attention_gradient(**kind: bool) -> tuple[Any, ...]:
@@ -132,7 +132,6 @@ CASES = {
     },
     "attention": Case("attention", BATCHES, make_attention),
     "attention with heads first": Case("attention", BATCHES, lambda: make_attention(swapped=True)),
-    "causal attention": Case("attention", BATCHES, lambda: make_attention(causal=True)),
     "attention to packed sequences": Case("attention", PACKED, lambda: make_attention(packed=True)),
     "attention_gradient": Case("attention_gradient", BATCHES, make_attention_gradient),
     "attention_gradient with heads first": Case(

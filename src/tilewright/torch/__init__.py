@@ -19,8 +19,10 @@ from tilewright.torch.flash_attention import (  # noqa: E402
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
 )
+from tilewright.torch.inductor import make_inductor_options  # noqa: E402
 from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
+from tilewright.torch.torch_attention import register_flash_attention  # noqa: E402
 from tilewright.torch.transformers import register_attention  # noqa: E402
 
 __all__ = [
@@ -39,7 +41,9 @@ __all__ = [
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "linear",
+    "make_inductor_options",
     "mm",
     "register_attention",
+    "register_flash_attention",
     "replace_modules",
 ]
