@@ -143,19 +143,33 @@ def _prepare(
 
 
 def _store_fast_call(key: Any, call: _PreparedCall) -> None:
-    """Cache the fast path of a call that is one launch of the arrays as they are."""
-    path = call.find_fast_path()
-    if path is None:
+    """Cache the fast call of a call that has one."""
+    run = call.make_fast_call()
+    if run is None:
         return
-    device = call.device
-
-    def run(arrays: tuple[Any, ...], out: Any, stream: Any) -> Any:
-        return path(arrays, out, stream, device, None, False, ())
-
     with _making:
         if len(_fast_calls) >= MOST_CALLS:
             _fast_calls.clear()
         _fast_calls[key] = run
+
+
+def _pass_arrays(path: FastPath, device: Device) -> FastCall:
+    def run(arrays: tuple[Any, ...], out: Any, stream: Any) -> Any:
+        return path(arrays, out, stream, device, None, False, ())
+
+    return run
+
+
+def _pass_views(path: FastPath, device: Device, launch: _PreparedLaunch) -> FastCall:
+    """Views of the arrays, for a launch that needs another shape or order of them."""
+    inputs = [(part.argument, part.view) for part in launch.inputs]
+    view_result = launch.outputs[0].view
+
+    def run(arrays: tuple[Any, ...], out: Any, stream: Any) -> Any:
+        path(tuple([view(arrays[place]) for place, view in inputs]), view_result(out), stream, device, None, False, ())
+        return out
+
+    return run
 
 
 class _PreparedLaunch:
@@ -189,6 +203,10 @@ class _Part:
         """The view of the arrays of a call."""
         whole = views[self.argument]
         assert whole is not None
+        return self.view(whole)
+
+    def view(self, whole: View) -> View:
+        """The view of its array."""
         form = self.form
         if form is None or self.place is not whole.form.place:
             self.place = whole.form.place
@@ -213,16 +231,19 @@ class _PreparedCall:
     launches: tuple[_PreparedLaunch, ...]
     on_host: bool
 
-    def find_fast_path(self) -> FastPath | None:
-        """The fast path of the registry, if arguments and results are passed to one launch unchanged."""
+    def make_fast_call(self) -> FastCall | None:
+        """A function for later calls, if they are one launch of the arrays or of views of them, without copies."""
         if self.on_host or len(self.launches) != 1 or self.launches[0].padded is not None or self.plan.addend:
             return None
         (launch,) = self.launches
         parts = (*launch.inputs, *launch.outputs)
-        if [part.argument for part in launch.inputs] != list(range(len(launch.inputs))):
+        path = launch.registry.find_fast_path(launch.problem)
+        if path is None or any(part.spec.packed or part.argument == ZEROS for part in parts):
             return None
-        unchanged = all(part.whole and not part.spec.packed for part in parts)
-        return launch.registry.find_fast_path(launch.problem) if unchanged else None
+        in_order = [part.argument for part in launch.inputs] == list(range(len(launch.inputs)))
+        if in_order and all(part.whole for part in parts):
+            return _pass_arrays(path, self.device)
+        return _pass_views(path, self.device, launch) if len(launch.outputs) == 1 else None
 
     def run(self, views: list[View | None], outs: list[View] | None, out: Any, stream: Any) -> Any:
         results = self._allocate_results(views) if outs is None else outs

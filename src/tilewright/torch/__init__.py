@@ -19,9 +19,11 @@ from tilewright.torch.flash_attention import (  # noqa: E402
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
 )
+from tilewright.torch.inductor import make_inductor_options  # noqa: E402
 from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
 from tilewright.torch.problem_recorder import RecordedProblems, record_problems  # noqa: E402
+from tilewright.torch.torch_attention import register_flash_attention  # noqa: E402
 from tilewright.torch.transformers import register_attention  # noqa: E402
 
 __all__ = [
@@ -41,8 +43,10 @@ __all__ = [
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "linear",
+    "make_inductor_options",
     "mm",
     "record_problems",
     "register_attention",
+    "register_flash_attention",
     "replace_modules",
 ]
