@@ -19,16 +19,19 @@ import numpy as np
 from c_ranking import kernels_for, random_problem
 from tilewright import arch as archs
 from tilewright.building.flags import HIP_FORWARD
-from tilewright.building.pack.library import read_headers, render_table
+from tilewright.building.pack.library import RankOrder, TunedKernel, read_headers, render_table
 from tilewright.building.pack.problems import render_problem_source
 from tilewright.ops import find_op
 from tilewright.ops.in_c.problem_struct import MAX_EXTENTS, ProblemStruct
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.rule import find_violations
 from tilewright.select.c_source import render_rank_sources
 
 GPU = "gfx942"
 OPS = ("fmha", "gemm", "grouped_conv")
 KERNELS = 60  # of each op
+SEED = 11  # of the problems that plans are compared for
+TUNED = 100  # of them, at most, have measured times
 FLAGS = ("-std=c11", "-O0", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror")
 # Supports everything, and remembers nothing: `run` writes its number to the address in its first tensor.
 STUB = """
@@ -127,6 +130,7 @@ class StandIns:
     folder: Path
     file: Path
     kernels: tuple[Kernel, ...]
+    order: RankOrder
     library: ctypes.CDLL
 
     def call(self, op: str, name: str, *arguments: Any) -> int:
@@ -155,7 +159,8 @@ def build_stand_ins(folder: Path) -> StandIns:
     for path, text in read_headers(OPS).items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
-    sources = {"table": render_table("stand_ins", GPU, kernels, OPS)}
+    order = make_order(kernels)
+    sources = {"table": render_table("stand_ins", GPU, kernels, OPS, order)}
     sources["stubs"] = STUBS + "".join(STUB.format(s=kernel.symbol, n=n) for n, kernel in enumerate(kernels))
     ranks = render_rank_sources(arch, kernels, bundles=())
     for op in OPS:
@@ -169,7 +174,23 @@ def build_stand_ins(folder: Path) -> StandIns:
     words = ("cc", *FLAGS, f"-I{folder}/include", "-shared", *files, str(HIP_FORWARD), "-o", str(library))
     done = subprocess.run([*words, "-lm", "-ldl", "-lpthread"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
-    return StandIns(folder, library, tuple(kernels), ctypes.CDLL(str(library)))
+    return StandIns(folder, library, tuple(kernels), order, ctypes.CDLL(str(library)))
+
+
+def make_order(kernels: Sequence[Kernel]) -> RankOrder:
+    """Priorities for some kernels of all ops but GEMM, and measured times for some of the first problems of each op."""
+    arch = archs.load(GPU)
+    priorities = {kernel: 1 for kernel in kernels[::7] if kernel.op != "gemm"}
+    tuned = []
+    for op in map(find_op, OPS):
+        own = [kernel for kernel in kernels if kernel.op == op.name]
+        assert op.execution is not None
+        for problem in random_problems(op.name, kernels, TUNED, SEED):
+            stage = op.execution.next_stage(problem, ())
+            able = [kernel for kernel in own if not find_violations(op.fit_rules, kernel.config, stage, arch)]
+            if able:
+                tuned.append(TunedKernel(able[-1], stage, 1.25))
+    return RankOrder(priorities, tuned)
 
 
 def random_problems(op: str, kernels: Sequence[Kernel], count: int, seed: int) -> Iterator[Any]:

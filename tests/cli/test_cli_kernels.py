@@ -17,6 +17,7 @@ from tilewright.registry import kernel_names
 from tilewright.registry.kernel_names import find_by_digest
 
 SET = "fp16_rcr_essential"
+CONV_SET = "backward_data_small"
 KERNEL = next(tw.gemm.OP.sets()[SET].kernels("gfx942"))
 OTHER = next(tw.gemm.OP.sets()["bf16_rcr_essential"].kernels("gfx950"))
 
@@ -95,7 +96,8 @@ def test_a_kernel_name_gives_the_gpu(run: Callable[..., Result], run_json: Calla
     ("args", "message"),
     [
         (["gemm", SET], "gemm is an op: give it alone, or only names of its sets and kernels"),
-        ([SET, "fmha"], "the kernels are of gemm and fmha: name kernels of one op"),
+        ([SET, "fmha"], "fmha is an op: give it alone, or only names of its sets and kernels"),
+        ([SET, CONV_SET, "-s", "pad_m=true"], "the kernels are of gemm and grouped_conv, but -s is for kernels of one"),
         ([SET, "--set", SET], f"{SET} and --preselected both name kernels: give one of them"),
         (["gemm"], "no GPU is given for gemm: use --gpu GPU. Known: gfx908,"),
     ],

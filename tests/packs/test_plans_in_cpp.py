@@ -1,4 +1,7 @@
-"""Plans of C++ programs against those of Python: kernels, stages, memory, and the arguments of every launch."""
+"""Plans of C++ programs against those of Python: kernels, stages, memory, and the arguments of every launch.
+
+The library has priorities and a tuned table, as the registry in Python.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from c_problems import GPU, OPS, StandIns, random_problems, to_c, whole_fields
+from c_problems import GPU, OPS, SEED, StandIns, random_problems, to_c, whole_fields
 from tilewright import arch as archs
 from tilewright.dispatch.launch import find_intermediates
 from tilewright.dispatch.select_stages import select_stages
@@ -20,6 +23,7 @@ from tilewright.ops import find_op
 from tilewright.select.chain import Chain
 from tilewright.select.select import CandidatePool, select_from
 from tilewright.select.selection import Selection
+from tilewright.select.tuned import TunedEntry, TunedTable
 
 pytestmark = pytest.mark.compile
 PROGRAM = Path(__file__).with_name("plans.cpp")
@@ -40,22 +44,28 @@ def program(stand_ins: StandIns) -> Path:
 
 @pytest.fixture(scope="module")
 def pool(stand_ins: StandIns) -> CandidatePool:
-    return CandidatePool.create(archs.load(GPU), stand_ins.kernels)
+    return CandidatePool.create(archs.load(GPU), stand_ins.kernels, stand_ins.order.priorities)
 
 
-def select(pool: CandidatePool, problem: Any) -> Selection:
+@pytest.fixture(scope="module")
+def chain(stand_ins: StandIns) -> Chain:
+    entries = [TunedEntry(each.kernel, each.problem, each.us) for each in stand_ins.order.tuned]
+    return Chain(tuned=TunedTable(entries), bundles=())
+
+
+def select(pool: CandidatePool, chain: Chain, problem: Any) -> Selection:
     op = next(op for op in map(find_op, OPS) if op.problem_type is type(problem))
     assert op.execution is not None
-    select_one = functools.partial(select_from, pool, selector=Chain(bundles=()))
+    select_one = functools.partial(select_from, pool, selector=chain)
     return select_stages(problem, op.execution, select_one)
 
 
-def draw_selections(op: str, stand_ins: StandIns, pool: CandidatePool) -> list[Selection]:
+def draw_selections(op: str, stand_ins: StandIns, pool: CandidatePool, chain: Chain) -> list[Selection]:
     """Selections for problems, nearly all of which have a plan."""
     found: list[Selection] = []
     planned = others = 0
-    for problem in random_problems(op, stand_ins.kernels, 20 * PROBLEMS, seed=11):
-        selection = select(pool, problem)
+    for problem in random_problems(op, stand_ins.kernels, 20 * PROBLEMS, SEED):
+        selection = select(pool, chain, problem)
         if selection.choices or others < OTHERS:
             found.append(selection)
             planned += bool(selection.choices)
@@ -84,9 +94,9 @@ def workspace_of(stand_ins: StandIns, kernel: Any) -> int:
 
 @pytest.mark.parametrize("op", OPS)
 def test_plans_have_the_kernels_stages_and_launches_of_python(
-    op: str, stand_ins: StandIns, program: Path, pool: CandidatePool, tmp_path: Path
+    op: str, stand_ins: StandIns, program: Path, pool: CandidatePool, chain: Chain, tmp_path: Path
 ) -> None:
-    selections = draw_selections(op, stand_ins, pool)
+    selections = draw_selections(op, stand_ins, pool, chain)
     problems = [selection.problem for selection in selections]
     lines, launches = run(program, stand_ins, op, problems, tmp_path)
     execution, arch = find_op(op).execution, pool.arch
@@ -124,6 +134,8 @@ def test_plans_have_the_kernels_stages_and_launches_of_python(
         wanted_launches.append("end")
     assert launches.splitlines() == wanted_launches
     assert len(planned) == PROBLEMS
+    measured = [part for each in selections if each.choices for part in each.stages if "measured" in part.best.why]
+    assert len(measured) > 10
     if op == "fmha":
         assert min(planned.count(2), planned.count(3)) > 20, f"{planned.count(2)}, {planned.count(3)} of several stages"
 

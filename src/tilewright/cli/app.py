@@ -30,6 +30,7 @@ COMMANDS = {
     "sets": "sets",
     "generate": "generate",
     "build": "build",
+    "cmake": "cmake",
     "wrap": "wrap",
     "inspect": "inspect",
     "problems": "problem_list",

@@ -15,7 +15,7 @@ from tilewright.cli.command import make_jobs_option
 from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
-from tilewright.cli.kernel_arguments import KernelArguments, read_kernel_arguments
+from tilewright.cli.kernel_arguments import KernelArguments, read_arguments_by_op
 from tilewright.cli.output import add_json_option, format_count, mark_bad, print_facts, print_json, print_table
 from tilewright.cli.output_paths import OutputFile, OutputFolder
 from tilewright.cli.progress import report_progress
@@ -94,10 +94,10 @@ def command(
 ) -> None:
     """Compile kernels into the store and link them into a pack.
 
-    KERNELS are preselected sets, kernel-set files (.toml, .json), and kernel names or digests; a
-    kernel name contains its GPU. Or KERNELS is an op: its kernels come from --preselected, --kernel-set,
-    --tile-engine or --kernel, from all its preselected sets for the GPU without these options, or
-    with --profile from the profile's own space.
+    KERNELS are preselected sets, kernel-set files (.toml, .json), and kernel names or digests, also
+    of several ops; a kernel name contains its GPU. Or KERNELS is an op: its kernels come from
+    --preselected, --kernel-set, --tile-engine or --kernel, from all its preselected sets for the GPU
+    without these options, or with --profile from the profile's own space.
 
     --datatype, --layout and --variants each keep only matching kernels, and so does an option for
     every field of the op, such as --pipeline compv3 mem. -s changes fields of the set. Without a set
@@ -111,14 +111,19 @@ def command(
     from tilewright.registry.registry import Registry
 
     with report_progress(as_json=as_json), report_task("choosing kernels"):
-        asked = read_kernel_arguments(
+        asked = read_arguments_by_op(
             ctx, subjects, filters, preselected, kernel_set, profile, settings, tile_engine=tile_engine
         )
-        gpus = asked.resolve_gpus(gpu_target)
         if slugs:
-            kernels = _parse_kernels(asked, gpus, slugs)
+            gpus = list(dict.fromkeys(gpu for each in asked for gpu in each.resolve_gpus(gpu_target)))
+            kernels = _parse_kernels(asked[0], gpus, slugs)
         else:
-            kernels = [kernel for gpu in gpus for kernel in asked.choose_kernels(gpu, limit, bounded=True)]
+            kernels = [
+                kernel
+                for each in asked
+                for gpu in each.resolve_gpus(gpu_target)
+                for kernel in each.choose_kernels(gpu, limit, bounded=True)
+            ]
     _confirm_number(ctx, len(kernels), limit)
     with report_progress(as_json=as_json, steps=True):
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)

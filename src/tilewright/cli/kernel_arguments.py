@@ -156,6 +156,34 @@ def read_kernel_arguments(
     return KernelArguments(subjects, preselected, kernel_set, resolved, settings, wanted, tile_engine)
 
 
+def read_arguments_by_op(
+    ctx: click.Context,
+    texts: Sequence[str],
+    filters: Mapping[str, tuple[str, ...]],
+    preselected: str | None,
+    kernel_set: Path | None,
+    profile: str | None,
+    settings: tuple[str, ...],
+    tile_engine: Path | None = None,
+) -> list[KernelArguments]:
+    """The arguments of each op, for a command that takes sets and kernels of several. Options are for one op only."""
+    subjects = resolve_subjects(texts)
+    by_op: dict[str, list[str]] = {}
+    for each in subjects:
+        by_op.setdefault(each.op.name, []).append(each.text)
+    alone = [each.text for each in subjects if each.is_op]
+    if alone and len(by_op) > 1:
+        raise InvalidValueError(f"{alone[0]} is an op: give it alone, or only names of its sets and kernels")
+    options = {"--profile": profile, "-s": settings, "--tile-engine": tile_engine, "a filter": any(filters.values())}
+    used = [name for name, value in options.items() if value]
+    if len(by_op) > 1 and used:
+        raise InvalidValueError(f"the kernels are of {' and '.join(by_op)}, but {used[0]} is for kernels of one op")
+    return [
+        read_kernel_arguments(ctx, own, filters, preselected, kernel_set, profile, settings, tile_engine=tile_engine)
+        for own in by_op.values()
+    ]
+
+
 def _check_legal(op: Op, kernel: Kernel) -> None:
     """Raise an error if a named kernel is illegal: a set would omit it without a message."""
     from tilewright import arch as archs

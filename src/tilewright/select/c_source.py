@@ -185,9 +185,9 @@ def _trace_whole_problems(
 ) -> tuple[list[list[str]], list[int]]:
     """The C functions for the model inputs of a whole problem, and the number of each kernel's; none for an op without
     problems in C. They rely on the fields that problems must have for the kernel."""
-    if op.execution is None or op.execution.call is None:
-        return [], [0] * len(kernels)
     struct = ProblemStruct(op.problem_type)
+    if op.execution is None or op.execution.call is None or op.name != struct.op:
+        return [], [0] * len(kernels)
     facts = translate_fit_rules(struct, op.fit_rules, kernels, arch).facts
     functions: list[list[str]] = []
     numbers: dict[frozenset[tuple[str, int]], int] = {}

@@ -3,13 +3,16 @@
 #define TILEWRIGHT_KERNEL_HPP
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "pack.h"
@@ -68,6 +71,22 @@ inline std::string list_names(std::vector<std::string> names)
     for(const std::string& name : names)
         text += (text.empty() ? "" : ", ") + name;
     return text.empty() ? "(none)" : text;
+}
+
+// As std::stable_sort, which some compilers warn about.
+template <typename Item, typename Less>
+void sort_stable(std::vector<Item>& items, Less less)
+{
+    std::vector<std::size_t> order(items.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+        return less(items[a], items[b]) || (!less(items[b], items[a]) && a < b);
+    });
+    std::vector<Item> sorted;
+    sorted.reserve(items.size());
+    for(const std::size_t place : order)
+        sorted.push_back(std::move(items[place]));
+    items = std::move(sorted);
 }
 
 // The place of a name among those that a field takes, from 1.

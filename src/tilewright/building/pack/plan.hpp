@@ -221,8 +221,7 @@ inline std::string describe_nearest(std::vector<Kernel> kernels, const void* pro
     for(const Kernel& kernel : kernels)
         if(auto reason = kernel.why_not_completed(problem))
             reasons.emplace_back(std::move(*reason), kernel.slug());
-    std::stable_sort(reasons.begin(), reasons.end(),
-                     [](const auto& a, const auto& b) { return a.first.code > b.first.code; });
+    sort_stable(reasons, [](const auto& a, const auto& b) { return a.first.code > b.first.code; });
     std::string text;
     for(std::size_t i = 0; i < reasons.size() && i < 3; ++i)
         text += "\n  " + reasons[i].second + ": " + reasons[i].first.text() + ". " + reasons[i].first.advice;

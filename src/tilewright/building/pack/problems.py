@@ -22,6 +22,7 @@ from tilewright.ops.in_c.statements import ARITHMETIC, TEXTS
 from tilewright.ops.in_c.tensor_forms import list_tensor_forms
 from tilewright.ops.in_c.trace import UntraceableError
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_field import get_op_name
 from tilewright.ops.problem_values import format_problem_value
 
 _CPP_TYPES = {"int64_t": "std::int64_t", "uint64_t": "std::uint64_t", "double": "double"}
@@ -30,8 +31,9 @@ _ROW = 116  # letters of a line of constants
 
 def has_problems(op: str) -> bool:
     """Whether packs have the problems of an op: its execution declares its call."""
-    execution = find_op(op).execution
-    return execution is not None and execution.call is not None
+    known = find_op(op)
+    call = None if known.execution is None else known.execution.call
+    return call is not None and call.op == op == get_op_name(known.problem_type)
 
 
 def render_problem_headers(op: str) -> Mapping[str, str]:

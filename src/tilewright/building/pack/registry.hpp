@@ -25,8 +25,7 @@ inline std::vector<Choice> by_estimate(std::vector<Choice> choices) { return cho
 // In the order of the names of kernels, whatever their estimates are.
 inline std::vector<Choice> first_fit(std::vector<Choice> choices)
 {
-    std::stable_sort(choices.begin(), choices.end(),
-                     [](const Choice& a, const Choice& b) { return a.kernel.slug() < b.kernel.slug(); });
+    detail::sort_stable(choices, [](const Choice& a, const Choice& b) { return a.kernel.slug() < b.kernel.slug(); });
     return choices;
 }
 
@@ -74,7 +73,7 @@ class Registry
                      [&](const Entry& entry) { return predicate(entry.kernel); });
         return made;
     }
-    // Kernels of one op with these values of fields: `filter("gemm", {{"dtype_a", "fp16"}, {"layout", "rcr"}})`.
+    // Kernels of one op with these values of fields: `filter("xyz", {{"dtype_a", "fp16"}, {"layout", "rcr"}})`.
     Registry filter(std::string_view op, const std::map<std::string, std::string>& fields) const
     {
         return filter([&](const Kernel& kernel) {
@@ -243,11 +242,11 @@ class Registry
                 choices.push_back(choice);
             by_pack.erase(own);
         }
-        std::stable_sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) {
+        detail::sort_stable(choices, [](const Choice& a, const Choice& b) {
             return a.us.has_value() && b.us.has_value() ? *a.us < *b.us : a.us.has_value() && !b.us.has_value();
         });
         choices = strategy_(std::move(choices));
-        std::stable_sort(choices.begin(), choices.end(), [&](const Choice& a, const Choice& b) {
+        detail::sort_stable(choices, [&](const Choice& a, const Choice& b) {
             return priorities[&a.kernel.entry()] > priorities[&b.kernel.entry()];
         });
         return choices;

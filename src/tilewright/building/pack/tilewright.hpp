@@ -1,9 +1,9 @@
 // Tilewright packs in C++17: describe a problem, get a plan, run it.
 //
-//   #include <tilewright/gemm.hpp>                       // problems of one op; it includes this file
+//   #include <tilewright/xyz.hpp>                        // problems of the op xyz; it includes this file
 //
 //   tilewright::Pack pack = tilewright::Pack::open("/opt/kernels", "gfx942");
-//   const auto problem    = tilewright::gemm::Problem().m(4096).n(4096).k(4096).dtype("fp16").layout("rcr");
+//   const auto problem    = tilewright::xyz::Problem().m(4096).n(4096).dtype("fp16");
 //   pack.plan(problem)->run({a, b, c}, stream);          // addresses in device memory
 //
 // kernel.hpp has one kernel, plan.hpp the launches of a problem, library.hpp the kernels of one library (Pack),
