@@ -23,6 +23,7 @@ NEWER_API = make_generation_api("2026-06", GEMM.ck_probes)
 EARLIER, NEWER = archs.load("gfx942", DEFAULT_API), archs.load("gfx942", NEWER_API)
 NEWER_950 = archs.load("gfx950", NEWER_API)
 EIGHT = {"block": (128, 128, 32), "waves": (4, 2, 1), "mma": (16, 16, 32)}
+TWO_WAVES = {"waves": (1, 2, 1), "mma": (16, 16, 32)}
 SPLIT = {"split_k": True, "pad_k": True}
 
 
@@ -43,11 +44,21 @@ def broken_fit_rules(changes: Any, problem: Any, arch: Arch) -> list[str]:
         ({"variant": "batched", "pipeline": "compv4"}, ["P322"], []),
         (COMPV5, [], ["P324"]),
         (EIGHT, [], []),
+        ({**TWO_WAVES, "block": (16, 128, 32)}, [], []),
+        ({**TWO_WAVES, "block": (16, 128, 32), "vector": (4, 8, 8)}, [], []),
+        ({**TWO_WAVES, "block": (16, 128, 32), "vector": (8, 8, 8)}, [], ["P326"]),
     ],
 )
 def test_rules_of_generations(changes: Any, earlier: list[str], newer: list[str]) -> None:
     assert broken_rules(changes, EARLIER) == earlier
     assert broken_rules(changes, NEWER) == newer
+
+
+def test_compv6_on_rdna3_takes_8_bit_types_only_since_2026() -> None:
+    newer = archs.load("gfx1100", NEWER_API)
+    small = {"block": (64, 64, 32), "mma": (16, 16, 16), "pipeline": "compv6"}
+    assert broken_rules(small, newer) == ["P325"]
+    assert broken_rules({**small, **expand_dtype("int8")}, newer) == []
 
 
 def test_eight_waves_on_gfx950_need_the_default_epilogue_or_one_mma_tile_along_n_since_2026() -> None:

@@ -1,4 +1,4 @@
-"""Rules about the features of pipelines: P301, P305, P306, P314 to P316, P318, P324, P325."""
+"""Rules about the features of pipelines: P301, P305, P306, P314 to P316, P318, P324 to P326."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def check_compv5_offered(config: BlockGemmConfig, arch: Arch) -> Rejection | Non
 @rule(
     "P325",
     "compv6-on-rdna3",
-    reads=(),
+    reads=("dtype_a",),
     when={"pipeline": "compv6"},
     enforced_by="device",
     good={"block": (64, 64, 32), "mma": (16, 16, 16)},
@@ -164,15 +164,44 @@ def check_compv5_offered(config: BlockGemmConfig, arch: Arch) -> Rejection | Non
     arch="gfx1100",
 )
 def check_compv6_operands(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
-    """Since 2026-06, compv6 does not work on RDNA 3.
+    """Since 2026-06, compv6 works on RDNA 3 with int8 only.
 
-    Why: matrix instructions of RDNA 3 take each operand twice, once in each half of a wave. CK Tile's compv6 counts
-    both, so that every sum is twice as large as it should be.
+    Why: matrix instructions of RDNA 3 take each operand twice, once in each half of a wave. For 16-bit types, CK Tile's
+    compv6 counts both, so that every sum is twice as large as it should be.
 
     Fix: use compv3 or mem, or CK Tile's headers of 2025.
     """
-    if arch.family == "rdna3":
+    if arch.family == "rdna3" and find_dtype(config.dtype_a).bits > 8:
         return Rejection(f"compv6 sums every product twice on {arch.name}", "pipeline", "compv3")
+    return None
+
+
+@since("2026-06")
+@rule(
+    "P326",
+    "vector-exceeds-share",
+    reads=("block", "waves", "vector", "wave_groups"),
+    when={"pipeline": ("compv3", "compv6")},
+    enforced_by="compiler",
+    good={"block": (32, 128, 32), "waves": (1, 2, 1), "mma": (16, 16, 32), "vector": (8, 8, 8)},
+    bad={"block": (16, 128, 32), "waves": (1, 2, 1), "mma": (16, 16, 32), "vector": (8, 8, 8)},
+)
+def check_share_of_loads(config: BlockGemmConfig, arch: Arch) -> Rejection | None:
+    """Since 2026-06, a given vector must not be wider than the elements of A or B that a thread loads.
+
+    Why: compv3 and compv6 divide by the number of loads of a thread, which CK Tile computes with the given vectors. A
+    wider vector gives no load. Without given vectors it computes with narrower ones, as it did before with all.
+
+    Fix: use a narrower vector, a larger block, or fewer waves.
+    """
+    if not config.vector:
+        return None
+    threads = resources.block_threads(config, arch)
+    sides = (("A", config.block.m, config.vector.m), ("B", config.block.n, config.vector.n))
+    for name, extent, vector in sides:
+        share = extent * config.block.k // threads
+        if share < vector:
+            return Rejection(f"a thread loads {share} elements of {name}, the vector has {vector}", "vector")
     return None
 
 
