@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scale_calls import ScaleLibrary, in_own_process
 
+from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, TilewrightError
 from tilewright.building.store.local import Store
 from tilewright.building.toolchain import find_toolchain
@@ -106,6 +107,13 @@ def test_it_is_built_once_and_again_when_damaged(tmp_path: Path) -> None:
     first.write_bytes(sound[:1000] + bytes([sound[1000] ^ 1]) + sound[1001:])
     again = shim.build_shim(toolchain, store)
     assert again.read_bytes() == sound
+
+
+def test_it_needs_no_ck_headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(knobs.CK_PATH.name, str(tmp_path / "absent"))
+    with pytest.raises(TilewrightError, match="absent"):
+        find_toolchain()
+    assert shim.build_shim(find_toolchain(with_ck=False)) == GFX942.load_hip().path
 
 
 def test_a_function_that_is_not_implemented(tmp_path: Path) -> None:
