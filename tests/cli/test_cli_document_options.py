@@ -124,7 +124,7 @@ def test_every_set(name: str, generate: Generate) -> None:
 @pytest.mark.parametrize("datatype", ["fp16", "bf16", "fp32"])
 def test_every_convolution(direction: str, ndim: int, datatype: str, generate: Generate) -> None:
     options = ("--variant", direction, "--ndim-spatial", str(ndim), "--datatype", datatype, "--limit", "3")
-    for gpu in ("gfx908", "gfx90a", "gfx942"):
+    for gpu in ("gfx908", "gfx942") if (datatype, ndim) == ("fp16", 2) else ("gfx942",):
         found = generate("grouped_conv", gpu, *options)
         assert {(config.direction, config.ndim, config.dtype_a) for config in found} == {(direction, ndim, datatype)}
 
