@@ -63,17 +63,24 @@ def test_quantized_weights_are_an_error() -> None:
 @needs_vllm
 @pytest.mark.compile
 def test_a_linear_layer_of_vllm_runs_on_our_kernel() -> None:
-    from vllm.model_executor.layers.linear import ReplicatedLinear
+    from vllm.model_executor.layers.linear import LinearBase
 
     torch.manual_seed(0)
-    layer = ReplicatedLinear(
-        64, 32, bias=False, params_dtype=torch.float16, quant_config=make_config(), disable_tp=True
-    )
+    layer = LinearBase(64, 32, params_dtype=torch.float16, quant_config=make_config(), disable_tp=True)
     assert type(layer.quant_method).__name__ == "TilewrightLinearMethod"
-    weight = torch.randn(32, 64).half()
-    layer.weight.data.copy_(weight)
+    # vLLM creates and loads weights only after it has started its process group.
+    layer.weight = torch.nn.Parameter(torch.randn(32, 64).half())
     x = torch.randn(8, 64).half()
     with tw.options(pool=HALF), twt.emulate(ARCH), torch.no_grad():
-        found, bias = layer(x)
-    assert bias is None
-    torch.testing.assert_close(found, torch.nn.functional.linear(x, weight), rtol=2e-3, atol=2e-2)
+        found = layer.quant_method.apply(layer, x)
+        wanted = torch.nn.functional.linear(x, layer.weight)
+    torch.testing.assert_close(found, wanted, rtol=2e-3, atol=2e-2)
+
+
+@needs_vllm
+def test_the_registration_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    plugin.make_config_type.cache_clear()
+    with caplog.at_level("INFO", logger="vllm.tilewright"):
+        plugin.register()
+        plugin.register()
+    assert caplog.text.count("Tilewright registered quantization='tilewright'") == 1

@@ -22,16 +22,20 @@ def make_inductor_options() -> dict[str, Any]:
     try:
         from torch._inductor import config  # noqa: PLC0415  (takes a second)
         from torch._inductor.kernel.mm import lazy_register_extern_choice  # noqa: PLC0415
-    except ImportError:
-        config = lazy_register_extern_choice = None
-    if lazy_register_extern_choice is None or not hasattr(config, "external_matmul"):
-        raise UnsupportedError(
-            f"Inductor of torch {torch.__version__} takes no candidates for products: torch 2.13 does, by its option "
-            "external_matmul"
-        )
+    except ImportError as error:
+        raise _make_version_error() from error
+    if not hasattr(config, "external_matmul"):
+        raise _make_version_error()
     # Compiled code that Inductor loads from its cache calls the candidate by name, before it would register it.
     lazy_register_extern_choice(tilewright_mm)
     return {"max_autotune_gemm": True, "external_matmul": [tilewright_mm]}
+
+
+def _make_version_error() -> UnsupportedError:
+    return UnsupportedError(
+        f"Inductor of torch {torch.__version__} takes no candidates for products: torch 2.13 does, by its option "
+        "external_matmul"
+    )
 
 
 def tilewright_mm(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:

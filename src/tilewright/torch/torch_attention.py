@@ -41,7 +41,7 @@ def register_flash_attention() -> None:
 class _Handle:
     """The operators, which are torch's again when the library is dropped."""
 
-    library: torch.library.Library | None
+    library: Any
 
     def remove(self) -> None:
         """Restore torch's operators."""
@@ -51,7 +51,8 @@ class _Handle:
 
 
 def _activate() -> _Handle:
-    library = torch.library.Library("aten", "IMPL")
+    make_library: Any = torch.library.Library  # has no types
+    library = make_library("aten", "IMPL")
     for name, implementation in _IMPLEMENTATIONS.items():
         for key in _DISPATCH_KEYS:
             library.impl(name, implementation, key)
@@ -227,8 +228,8 @@ def _sdpa_backward(
     scale: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
     _refuse(dropout_p=dropout_p)
-    given = (tensor.transpose(1, 2) for tensor in (grad_out, query, key, value, out))
-    found = _differentiate(*given, logsumexp, None, None, max_q, max_k, is_causal, scale, list(NO_WINDOW))
+    d_o, q, k, v, o = (tensor.transpose(1, 2) for tensor in (grad_out, query, key, value, out))
+    found = _differentiate(d_o, q, k, v, o, logsumexp, None, None, max_q, max_k, is_causal, scale, list(NO_WINDOW))
     return tuple(_follow(like, each.transpose(1, 2)) for like, each in zip((query, key, value), found, strict=True))
 
 
