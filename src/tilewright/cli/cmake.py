@@ -12,14 +12,15 @@ from tilewright.cli.output import add_json_option, print_json
 
 @click.command(
     cls=Command,
-    examples=("tilewright cmake", 'cmake -B build -DTilewright_ROOT="$(tilewright cmake)"'),
+    examples=("tilewright cmake", "tilewright cmake --json | jq .folder"),
 )
 @add_json_option
 def command(as_json: bool) -> None:
     """Print the folder of Tilewright's CMake package.
 
-    find_package(Tilewright) finds the package there. Its function tilewright_add_pack builds a pack of
-    kernels as a part of your C++ build.
+    find_package(Tilewright) finds the package there, if you pass the folder to CMake as
+    -DTilewright_ROOT. Its function tilewright_add_pack builds a pack of kernels as a part of your C++
+    build.
     """
     from tilewright.building import pack
 
