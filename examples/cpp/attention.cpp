@@ -5,7 +5,7 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("forward").dtype("bf16").batch(2).heads(3).seqlen_q(20).seqlen_k(50).hdim_q(32);
+                     .family("forward").dtype("bf16").batch(2).heads(3).seqlen_q(20).seqlen_k(50).hdim_q(32);
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors(), 0.5);

@@ -7,8 +7,8 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("appendkv").dtype("fp16").batch(3).heads(4).kv_heads(2).seqlen_q(1).seqlen_k(128)
-                             .hdim_q(64).seqlen_new(1).rotary("half").mask("bottom_right");
+                     .family("appendkv").dtype("fp16").batch(3).heads(4).kv_heads(2).seqlen_q(1).seqlen_k(128)
+                     .hdim_q(64).seqlen_new(1).rotary("half").mask("bottom_right");
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors(), 0.5);

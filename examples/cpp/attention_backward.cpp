@@ -30,7 +30,8 @@ int main(int, char** words)
             for(std::int64_t t = 0; t < 64; ++t)
             {
                 const auto place = static_cast<std::size_t>(t);
-                const double dp = std::inner_product(grad, grad + 64, values[place], 0.0), ds = p[place] * (dp - sum) * scale;
+                const double dp  = std::inner_product(grad, grad + 64, values[place], 0.0);
+                const double ds  = p[place] * (dp - sum) * scale;
                 for(std::int64_t i = 0; i < 64; ++i)
                 {
                     dq.at({0, s, h, i}) += ds * keys[place][i];

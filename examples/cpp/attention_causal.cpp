@@ -7,7 +7,7 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("forward").dtype("fp16").heads(2).seqlen_q(70).hdim_q(32).mask("top_left").lse(true);
+                     .family("forward").dtype("fp16").heads(2).seqlen_q(70).hdim_q(32).mask("top_left").lse(true);
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors(), 0.5);

@@ -8,8 +8,8 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("forward").dtype("fp16").batch(3).heads(4).kv_heads(2).seqlen_q(1).seqlen_k(192)
-                             .hdim_q(64).page_size(64).pages(7).num_splits(2);
+                     .family("forward").dtype("fp16").batch(3).heads(4).kv_heads(2).seqlen_q(1).seqlen_k(192)
+                     .hdim_q(64).page_size(64).pages(7).num_splits(2);
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     const std::vector<double> lengths = {130, 64, 17}, table = {5, 0, 3, 2, 6, 6, 4, 1, 1};

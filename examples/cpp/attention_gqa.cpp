@@ -5,10 +5,11 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("forward").dtype("fp16").heads(6).kv_heads(2).seqlen_q(16).seqlen_k(40).hdim_q(32)
-                             .lse(true);
+                     .family("forward").dtype("fp16").heads(6).kv_heads(2).seqlen_q(16).seqlen_k(40).hdim_q(32)
+                     .lse(true);
     const auto plan = pack.plan(problem);
-    std::cout << "q has " << plan->tensors()[0].shape[2] << " heads, k and v have " << plan->tensors()[1].shape[2] << '\n';
+    std::cout << "q has " << plan->tensors()[0].shape[2] << " heads, k and v have " << plan->tensors()[1].shape[2]
+              << '\n';
     example::Tensors tensors(plan->tensors(), 0.5);
     tensors.run(*plan);
 

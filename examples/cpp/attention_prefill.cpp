@@ -7,9 +7,9 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("batch_prefill").mode("group").dtype("fp16").batch(2).heads(4).kv_heads(2).hdim_q(64)
-                             .seqlen_q(40).seqlen_k(40).total_q(49).total_k(70).page_size(1).pages(100)
-                             .mask("bottom_right");
+                     .family("batch_prefill").mode("group").dtype("fp16").batch(2).heads(4).kv_heads(2).hdim_q(64)
+                     .seqlen_q(40).seqlen_k(40).total_q(49).total_k(70).page_size(1).pages(100)
+                     .mask("bottom_right");
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     const std::int64_t first[] = {0, 9, 49}, listed[] = {0, 30, 70}; // 9 new tokens of 30, and 40 of 40

@@ -7,9 +7,9 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("forward").mode("group").dtype("fp16").batch(3).heads(2).hdim_q(64).mask("top_left")
-                             .lse(true).seqlen_q(70).seqlen_k(70) // the longest
-                             .total_q(108).total_k(108);          // all together
+                     .family("forward").mode("group").dtype("fp16").batch(3).heads(2).hdim_q(64).mask("top_left")
+                     .lse(true).seqlen_q(70).seqlen_k(70) // the longest
+                     .total_q(108).total_k(108);          // all together
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors(), 0.25);

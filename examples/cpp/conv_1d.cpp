@@ -5,8 +5,8 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::grouped_conv::Problem()
-                             .direction("forward").n(2).c(5).k(7).input_size({31}).filter_size(3).stride(2).pad(1)
-                             .dtype("fp16");
+                     .direction("forward").n(2).c(5).k(7).input_size({31}).filter_size(3).stride(2).pad(1)
+                     .dtype("fp16");
     const auto plan = pack.plan(problem);
     std::cout << "a line of 31 elements becomes one of " << plan->tensors()[2].shape[1] << '\n';
     example::Tensors tensors(plan->tensors());

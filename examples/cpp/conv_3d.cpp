@@ -5,7 +5,7 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::grouped_conv::Problem()
-                             .direction("forward").n(1).c(16).k(32).input_size({4, 5, 6}).filter_size(3).pad(1).dtype("fp8");
+                     .direction("forward").n(1).c(16).k(32).input_size({4, 5, 6}).filter_size(3).pad(1).dtype("fp8");
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors(), 0.5);

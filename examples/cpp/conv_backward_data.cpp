@@ -7,8 +7,8 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::grouped_conv::Problem()
-                             .direction("backward_data").n(1).c(16).k(32).input_size({8, 8}).filter_size(3).pad(1)
-                             .dtype("fp16");
+                     .direction("backward_data").n(1).c(16).k(32).input_size({8, 8}).filter_size(3).pad(1)
+                     .dtype("fp16");
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors());

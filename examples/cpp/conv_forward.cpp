@@ -8,7 +8,7 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::grouped_conv::Problem()
-                             .direction("forward").n(2).c(16).k(64).input_size({8, 6}).filter_size(3).pad(1).dtype("fp16");
+                     .direction("forward").n(2).c(16).k(64).input_size({8, 6}).filter_size(3).pad(1).dtype("fp16");
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors());

@@ -5,10 +5,11 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::grouped_conv::Problem()
-                             .direction("forward").n(1).g(4).c(32).k(64).input_size({6, 6}).filter_size(3).dtype("fp16");
+                     .direction("forward").n(1).g(4).c(32).k(64).input_size({6, 6}).filter_size(3).dtype("fp16");
     const auto plan = pack.plan(problem);
     const auto& w   = plan->tensors()[1];
-    std::cout << w.shape[0] << " groups, each with " << w.shape[4] << " input and " << w.shape[1] << " output channels\n";
+    std::cout << w.shape[0] << " groups, each with " << w.shape[4] << " input and " << w.shape[1]
+              << " output channels\n";
     example::Tensors tensors(plan->tensors());
     tensors.run(*plan);
 

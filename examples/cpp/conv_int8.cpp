@@ -5,7 +5,7 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::grouped_conv::Problem()
-                             .direction("forward").n(1).c(16).k(16).input_size({8, 8}).filter_size(3).pad(1).dtype("int8");
+                     .direction("forward").n(1).c(16).k(16).input_size({8, 8}).filter_size(3).pad(1).dtype("int8");
     const auto plan = pack.plan(problem);
     std::cout << plan->text();
     example::Tensors tensors(plan->tensors(), 50); // up to 100, so products have up to 14 bits

@@ -16,7 +16,8 @@ int main(int, char** words)
                   << " and " << a.strides[1] << '\n';
         example::Tensors tensors(plan->tensors());
         tensors.run(*plan);
-        wrong += example::compare(tensors["c"], example::multiply(tensors["a"], tensors["b"], tensors.zeros_like("c")), 0);
+        const auto expected = example::multiply(tensors["a"], tensors["b"], tensors.zeros_like("c"));
+        wrong += example::compare(tensors["c"], expected, 0);
     }
     return wrong;
 }

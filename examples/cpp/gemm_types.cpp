@@ -16,7 +16,8 @@ int main(int, char** words)
         tensors.run(*plan);
         // Sums are multiples of 1/4 up to 64: bf16 has 8 bits for them, so it rounds by up to 1/4.
         const double limit = std::string(dtype) == "bf16" ? 0.25 : 0;
-        wrong += example::compare(tensors["c"], example::multiply(tensors["a"], tensors["b"], tensors.zeros_like("c")), limit);
+        const auto expected = example::multiply(tensors["a"], tensors["b"], tensors.zeros_like("c"));
+        wrong += example::compare(tensors["c"], expected, limit);
     }
     return wrong;
 }

@@ -16,7 +16,8 @@ int main(int, char** words)
         example::Tensors tensors(plan->tensors());
         tensors.run(*plan);
         // The inputs are small whole numbers: all sums are exact in fp16, so no error is allowed.
-        wrong += example::compare(tensors["c"], example::multiply(tensors["a"], tensors["b"], tensors.zeros_like("c")), 0);
+        const auto expected = example::multiply(tensors["a"], tensors["b"], tensors.zeros_like("c"));
+        wrong += example::compare(tensors["c"], expected, 0);
     }
     return wrong;
 }

@@ -12,10 +12,11 @@ int main(int, char** words)
         std::cout << "  " << count << " of " << op << '\n';
 
     // A field of a kernel is a fact that it was compiled with.
-    const auto small = pack.find_first("gemm", [](const tilewright::Kernel& k) { return k.field("dtype_a") == "fp32"; });
+    const auto small = pack.find_first("gemm", [](const auto& kernel) { return kernel.field("dtype_a") == "fp32"; });
     if(!small)
         return 1;
-    std::cout << small->slug() << "\n  block " << small->field("block") << ", pipeline " << small->field("pipeline") << '\n';
+    std::cout << small->slug() << "\n  block " << small->field("block") << ", pipeline " << small->field("pipeline")
+              << '\n';
     // Kernels are found by their slugs, too. An unknown one is an empty result, not an error.
     return pack.find(small->slug()) == small && !pack.find("gemm-unknown") && counts.size() == 3 ? 0 : 1;
 }

@@ -7,7 +7,7 @@ int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
-                             .family("forward").dtype("fp16").heads(2).seqlen_q(4).seqlen_k(96).hdim_q(64).num_splits(2);
+                     .family("forward").dtype("fp16").heads(2).seqlen_q(4).seqlen_k(96).hdim_q(64).num_splits(2);
     const auto plan = pack.plan(problem);
     std::cout << plan->text() << plan->memory_size() << " bytes are needed\n";
 

@@ -27,6 +27,21 @@ inline Array multiply(const Array& a, const Array& b, Array c)
     return c;
 }
 
+// B (k x n, column-major) for kernels of the variant `preshuffle`: in tiles of `mma_k` x `mma_n`, and within a tile one
+// lane of the wave after the other.
+inline void reorder(Array& b, std::int64_t mma_n, std::int64_t mma_k)
+{
+    const std::int64_t groups = 64 / mma_n, run = mma_k / groups; // a lane has `run` neighbours along k
+    const Array old = b;
+    std::size_t to            = 0;
+    for(std::int64_t tile_n = 0; tile_n < b.extent(1); tile_n += mma_n)
+        for(std::int64_t tile_k = 0; tile_k < b.extent(0); tile_k += mma_k)
+            for(std::int64_t group = 0; group < groups; ++group)
+                for(std::int64_t n = 0; n < mma_n; ++n)
+                    for(std::int64_t k = 0; k < run; ++k)
+                        b.values[to++] = old.at({tile_k + group * run + k, tile_n + n});
+}
+
 // The next index of a shape, or false after the last.
 inline bool advance(std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape)
 {
@@ -39,8 +54,8 @@ inline bool advance(std::vector<std::int64_t>& index, const std::vector<std::int
 // Calls `visit(x, w, y)` with the places of an input, a weight and an output for every product of a convolution in any
 // number of dimensions. Tensors are input (n, size …, g, c), weight (g, k, size …, c) and output (n, size …, g, k).
 template <typename Visit>
-void visit_products(const Array& input, const Array& weight, const Array& output, std::int64_t stride, std::int64_t pad,
-                    const Visit& visit)
+void visit_products(const Array& input, const Array& weight, const Array& output, std::int64_t stride,
+                    std::int64_t pad, const Visit& visit)
 {
     const std::size_t dimensions = output.about.shape.size() - 3;
     const std::vector<std::int64_t> taps(weight.about.shape.begin() + 2, weight.about.shape.end() - 1);
@@ -61,13 +76,17 @@ void visit_products(const Array& input, const Array& weight, const Array& output
             }
             x.push_back(group);
             for(std::int64_t c = 0; inside && c < input.extent(dimensions + 2); ++c)
-                visit(input.place(x) + static_cast<std::size_t>(c), weight.place(w) + static_cast<std::size_t>(c), output.place(y));
+            {
+                const auto channel = static_cast<std::size_t>(c);
+                visit(input.place(x) + channel, weight.place(w) + channel, output.place(y));
+            }
         } while(advance(tap, taps));
     } while(advance(y, output.about.shape));
 }
 
 // softmax(q * K / sqrt(size)), one probability for each key that the query sees.
-inline std::vector<double> find_probabilities(const double* query, const std::vector<const double*>& keys, std::int64_t size)
+inline std::vector<double> find_probabilities(const double* query, const std::vector<const double*>& keys,
+                                              std::int64_t size)
 {
     std::vector<double> p;
     double sum = 0;
@@ -84,8 +103,8 @@ inline std::vector<double> find_probabilities(const double* query, const std::ve
 }
 
 // The result of attention for one query of one head: the mean of the values, weighted by the probabilities of the keys.
-inline void attend(const double* query, const std::vector<const double*>& keys, const std::vector<const double*>& values,
-                   std::int64_t size, double* result)
+inline void attend(const double* query, const std::vector<const double*>& keys,
+                   const std::vector<const double*>& values, std::int64_t size, double* result)
 {
     const std::vector<double> p = find_probabilities(query, keys, size);
     for(std::size_t t = 0; t < p.size(); ++t)

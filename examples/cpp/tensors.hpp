@@ -44,8 +44,9 @@ inline std::uint32_t encode(double value, const Format& format)
         return static_cast<std::uint32_t>(static_cast<std::int32_t>(value));
     if(value == 0)
         return 0;
-    const int exponent    = std::max(std::ilogb(value), 1 - format.bias);
-    const auto significand = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::fabs(value), format.fraction - exponent)));
+    const int exponent     = std::max(std::ilogb(value), 1 - format.bias);
+    const double scaled    = std::ldexp(std::fabs(value), format.fraction - exponent);
+    const auto significand = static_cast<std::uint32_t>(std::nearbyint(scaled));
     const auto sign        = static_cast<std::uint32_t>(value < 0) << (8 * format.bytes - 1);
     return sign | ((static_cast<std::uint32_t>(exponent + format.bias - 1) << format.fraction) + significand);
 }
@@ -59,8 +60,8 @@ inline double decode(std::uint32_t bits, const Format& format)
     const int exponent       = static_cast<int>(rest >> format.fraction);
     if(exponent == (1 << (size - format.fraction)) - 1 && format.bytes > 1)
         return NAN; // or infinite: no result of the examples is
-    const double value = exponent == 0 ? std::ldexp(fraction, 1 - format.bias - format.fraction)
-                                       : std::ldexp(fraction + (1U << format.fraction), exponent - format.bias - format.fraction);
+    const std::uint32_t first = exponent == 0 ? 0 : 1U << format.fraction; // the leading bit is not stored
+    const double value = std::ldexp(first + fraction, std::max(exponent, 1) - format.bias - format.fraction);
     return bits >> size ? -value : value;
 }
 
