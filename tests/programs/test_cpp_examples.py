@@ -1,11 +1,9 @@
-"""The C++ programs in examples/cpp: configured and built once against packs, then each is run on the emulated device.
-
-
-"""
+"""The C++ programs in examples/cpp: configured and built once against packs, then each is run on the emulated device."""
 
 from __future__ import annotations
 
 import os
+import re
 import resource
 import runpy
 import shutil
@@ -112,5 +110,5 @@ def test_programs_are_short_and_explained(name: str) -> None:
 
 def test_the_readme_lists_every_program() -> None:
     text = (EXAMPLES / "README.md").read_text()
-    listed = [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")]
-    assert sorted(listed) == sorted(f"{name}.cpp" for name in PROGRAMS)
+    listed = re.findall(r"^\| \[(\w+)\]\((\w+)\.cpp\) \|", text, re.MULTILINE)
+    assert sorted(listed) == [(name, name) for name in PROGRAMS]
