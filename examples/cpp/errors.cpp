@@ -26,7 +26,7 @@ int main(int, char** words)
     failed += fails([] { Problem().layout("xyz"); });                                  // an unknown name
     failed += fails([&] { pack.plan(Problem(problem).m(0)); });                        // a value out of range
     failed += fails([&] { pack.plan(Problem().m(64).n(64).k(64).layout("rcr")); });    // a field that is missing
-    failed += fails([&] { pack.plan(Problem(problem).dtype("fp64")); });               // no kernel: the reasons follow
+    failed += fails([&] { pack.plan(Problem(problem).dtype("int8").layout("ccr")); }); // no kernel: the reasons follow
     failed += fails([&] { pack.plan(problem)->run({nullptr}, nullptr); });             // too few tensors
     failed += fails([&] { tilewright::Pack::open(words[1], "gfx90a"); });              // no library for this GPU
     return failed == 6 ? 0 : 1;

@@ -6,7 +6,7 @@ int main(int, char** words)
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
     const auto problem = tilewright::fmha::Problem()
                      .family("forward").dtype("fp16").batch(2).heads(4).seqlen_q(1).seqlen_k(512).hdim_q(64)
-                     .num_splits(4);
+                     .num_splits(4).mask("bottom_right");
     const auto plan = pack.plan(problem);
     for(const tilewright::Tensor& tensor : plan->tensors())
         std::cout << (tensor.output ? "output " : "input  ") << tensor.name << ": " << tensor.dtype << ", "

@@ -15,7 +15,7 @@ int main(int, char** words)
     // A registry can be filtered by fields. It keeps the libraries open.
     const auto fp32 = registry.filter("gemm", {{"dtype_a", "fp32"}, {"layout", "rcr"}, {"variant", "standard"}});
     std::cout << fp32.size() << " of them multiply fp32 in the layout rcr\n";
-    const auto plan = fp32.plan(tilewright::gemm::Problem().m(33).n(65).k(17).dtype("fp32").layout("rcr"));
+    const auto plan = fp32.plan(tilewright::gemm::Problem().m(33).n(65).k(18).dtype("fp32").layout("rcr"));
     example::Tensors tensors(plan->tensors());
     tensors.run(*plan);
     return example::compare(tensors["c"], example::multiply(tensors["a"], tensors["b"], tensors.zeros_like("c")), 0);

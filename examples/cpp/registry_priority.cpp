@@ -13,7 +13,7 @@ int main(int, char** words)
     registry.set_priority(1, [&](const tilewright::Kernel& kernel) { return kernel == last; });
     std::cout << "by priority: " << registry.best(problem)->slug() << '\n';
 
-    // A whole pack can have a priority, too: `add(pack, 2)` here wins over the single kernel.
+    // A whole pack can have a priority, too: all its kernels come before that single one.
     registry.add(tilewright::Pack::open(words[1], "gfx942"), 2);
     std::cout << "by pack:     " << registry.best(problem)->slug() << '\n';
     return ranked.front().kernel != last && registry.plan(problem)->stages().front().kernel != last ? 0 : 1;

@@ -4,7 +4,7 @@
 int main(int, char** words)
 {
     const auto pack    = tilewright::Pack::open(words[1], "gfx942");
-    const auto problem = tilewright::gemm::Problem().m(64).n(250).k(64).dtype("fp16").layout("rcr");
+    const auto problem = tilewright::gemm::Problem().m(64).n(248).k(64).dtype("fp16").layout("rcr");
     int not_tiled      = 0;
     for(const tilewright::Kernel& kernel : pack)
     {
