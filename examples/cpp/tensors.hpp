@@ -182,15 +182,16 @@ class Tensors
 inline int compare(const Array& actual, const Array& expected, double limit)
 {
     double largest = 0;
+    int wrong      = 0;
     for(std::size_t i = 0; i < expected.values.size(); ++i)
     {
         const double error = std::fabs(actual.values.at(i) - expected.values[i]);
-        largest            = error <= largest ? largest : error; // so that an error that is no number stays
+        largest            = std::fmax(largest, error);
+        wrong += !(error <= limit); // also if it is not a number
     }
-    const bool right = largest <= limit;
-    std::printf("%s: largest error of %zu elements %.4f, at most %.4f is allowed: %s\n", actual.about.name.c_str(),
-                expected.values.size(), largest, limit, right ? "right" : "WRONG");
-    return right ? 0 : 1;
+    std::printf("%s: %d of %zu elements are wrong; largest error %.4f, allowed %.4f\n", actual.about.name.c_str(), wrong,
+                expected.values.size(), largest, limit);
+    return wrong == 0 ? 0 : 1;
 }
 
 } // namespace example
