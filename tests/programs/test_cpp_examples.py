@@ -1,4 +1,4 @@
-"""The C++ programs in examples/cpp: configured and built once against packs, then each is run on the emulated device."""
+"""The C++ programs in examples/cpp: built once, with CMake against packs, then each is run on the emulated device."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_wrong_result_is_found(build: Path, packs: list[Path], emulate: Run, t
     words += [f"-I{EXAMPLES}", source, "-o", program, "-lamdhip64", "-ldl"]
     subprocess.run([str(word) for word in words], check=True, capture_output=True)
     done = emulate("--gpu", GPU, "--", program, *packs)
-    assert done.returncode == 1 and "33 of 3960 elements are wrong" in done.stdout
+    assert done.returncode == 1 and re.search(r"c: [1-9]\d* of 3960 elements are wrong", done.stdout)
 
 
 def test_ctest_runs_a_program(build: Path) -> None:
