@@ -94,9 +94,9 @@ def test_a_wrong_result_is_found(build: Path, packs: list[Path], emulate: Run, t
 
 def test_ctest_runs_a_program(build: Path) -> None:
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    listed = subprocess.run(["ctest", "--test-dir", build, "-N"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["ctest", "--test-dir", str(build), "-N"], capture_output=True, text=True, check=True)
     assert f"Total Tests: {len(PROGRAMS)}" in listed.stdout
-    words = ["ctest", "--test-dir", build, "-R", "^gemm_run$", "--output-on-failure"]
+    words = ["ctest", "--test-dir", str(build), "-R", "^gemm_run$", "--output-on-failure"]
     done = subprocess.run(words, env=surroundings, capture_output=True, text=True, check=False)
     assert "100% tests passed" in done.stdout, done.stdout
 
