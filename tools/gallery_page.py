@@ -44,7 +44,8 @@ INTRO = """\
 Each program shows one idea in at most 60 lines, checks its own result, and runs without a GPU. Tests run all of them
 and compare the printed output with this page. To run them on your GPU, replace `emulated:gfx942` with `gpu:0`.
 
-Programs in C and C++ are in [examples/pack](../examples/pack/README.md)."""
+Programs in C++ are in [examples/cpp](../examples/cpp/README.md), one in C is in
+[examples/pack](../examples/pack/README.md)."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ ROOT_PAGES = {
     "LICENSE": "license.md",
 }
 # Folders of examples with a page of their own. Python programs are in the gallery.
-TITLES = {"pack": "Examples: C and C++"}
+TITLES = {"pack": "Examples: C and C++", "cpp": "Gallery: C++"}
 GALLERY = "gallery.md"
 LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".toml": "toml", ".txt": "cmake"}
 

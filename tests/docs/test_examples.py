@@ -29,8 +29,8 @@ PURE = {
 DEEP = {"conv/backward_weight.py"}
 # A search starts a process for each round.
 SLOW = {"sweep/tune_on_budget.py"}
-# Packages and programs in C, which other tests build.
-OTHERS = ("pack", "rescale")
+# Packages and programs in C and C++, which other tests build.
+OTHERS = ("cpp", "pack", "rescale")
 
 
 def list_marks(example: Example) -> list[pytest.MarkDecorator]:

@@ -239,6 +239,9 @@ def add_placeholder(trace: Trace, placeholder: Placeholder) -> str:
 
 def _compare(trace: Trace, name: str, nodes: Sequence[int]) -> Traced | bool:
     left, right = (trace.nodes[number] for number in nodes)
+    # Equal expressions have one node. Compilers warn about comparisons of a variable with itself.
+    if nodes[0] == nodes[1] and left.type != REAL:
+        return name in ("<=", ">=", "==")
     known = trace.get_fact(nodes[0])
     if known is not None and right.operation == CONSTANT and left.type != REAL:
         return bool(_PYTHON[name](known, right.value))
