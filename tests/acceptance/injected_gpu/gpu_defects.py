@@ -51,7 +51,7 @@ def run_on_numpy() -> None:
 
     The engines differ in the order of sums inside matrix instructions, which would look like a defect.
     """
-    settings.DEFAULT = replace(settings.DEFAULT, engine=NUMPY)
+    settings.use_process_settings(settings.ShimSettings(engine=NUMPY))
 
 
 def change_launches(pattern: str, act: Callable[[], Counters]) -> None:
