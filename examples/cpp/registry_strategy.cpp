@@ -9,9 +9,11 @@ std::vector<tilewright::Choice> prefer_compv3(std::vector<tilewright::Choice> ch
     if(choices.empty())
         return choices;
     const double limit = 2 * choices.front().us.value_or(0); // they come by estimate
-    std::stable_partition(choices.begin(), choices.end(), [&](const tilewright::Choice& choice) {
+    const auto trusted = std::find_if(choices.begin(), choices.end(), [&](const tilewright::Choice& choice) {
         return choice.kernel.field("pipeline") == "compv3" && choice.us.value_or(0) <= limit;
     });
+    if(trusted != choices.end())
+        std::rotate(choices.begin(), trusted, trusted + 1); // to the front
     return choices;
 }
 

@@ -137,7 +137,7 @@ def test_plans_have_the_kernels_stages_and_launches_of_python(
     measured = [part for each in selections if each.choices for part in each.stages if "measured" in part.best.why]
     assert len(measured) > 10
     if op == "fmha":
-        assert min(planned.count(2), planned.count(3)) > 20, f"{planned.count(2)}, {planned.count(3)} of several stages"
+        assert min(planned.count(2), planned.count(3)) > 10, f"{planned.count(2)}, {planned.count(3)} of several stages"
 
 
 def test_the_front_end_does_what_it_says(stand_ins: StandIns, program: Path) -> None:

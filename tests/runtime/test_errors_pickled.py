@@ -22,6 +22,7 @@ from tilewright.base.errors import (
     UnknownValueError,
 )
 from tilewright.emulator.faults import Fault, FaultLocation, MemoryFault
+from tilewright.emulator.hip_shim.callbacks import MissingCallError
 from tilewright.runtime.hip import HipError, HipMemoryError
 
 # What classes are made of whose constructor takes more than a message. Others inherit these constructors.
@@ -31,6 +32,7 @@ ARGUMENTS: dict[type[TilewrightError], tuple[Any, ...]] = {
     CompileError: ("the compiler refused it", "error: no such intrinsic"),
     Fault: ("16 bytes past the end of 'y'", FaultLocation(kernel="k", address=64, instruction="global_store", lane=3)),
     HipError: ("hipMalloc", 2, "hipErrorOutOfMemory", "out of memory"),
+    MissingCallError: ("hipMallocArray",),
 }
 
 
