@@ -93,6 +93,15 @@ def test_ten_thousand_rows_through_the_trees_have_the_bits_of_python(tmp_path: P
     assert np.array_equal(found, (first + second) / 2)
 
 
+def check_order(slugs: list[str], us: Any, wanted: Any) -> None:
+    """Kernels whose times differ by rounding only may change places: C and NumPy round logarithms differently."""
+    times = {choice.kernel.slug: choice.us for choice in wanted}
+    assert sorted(slugs) == sorted(times)
+    assert us == pytest.approx([choice.us for choice in wanted], rel=1e-12)
+    moved = [(slug, choice) for slug, choice in zip(slugs, wanted, strict=True) if slug != choice.kernel.slug]
+    assert all(times[slug] == pytest.approx(choice.us, rel=1e-14) for slug, choice in moved), moved
+
+
 def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
     if kinds == "none":
         return []
@@ -127,8 +136,7 @@ def test_the_choice_is_that_of_python(name: str, kinds: str, tmp_path: Path) -> 
         compared += 1
         wanted = chain.rank(problem, arch, able).choices
         numbers, us = ranking.rank(problem, able.places)
-        assert [kernels[number].slug for number in numbers] == [choice.kernel.slug for choice in wanted], problem
-        assert us == pytest.approx([choice.us for choice in wanted], rel=1e-12)
+        check_order([kernels[number].slug for number in numbers], us, wanted)
 
 
 @pytest.mark.compile
