@@ -107,8 +107,8 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     document["kernels"][0]["key"], document["kernels"][1]["key"] = (e["key"] for e in document["kernels"][::-1])
     (tmp_path / "swapped.json").write_text(json.dumps(document))
     assert tw.Registry.load(tmp_path / "swapped.json").artifacts == {}, "a key of another kernel is not believed"
-    (tmp_path / "bad.json").write_text('{"schema": 3}')
-    with pytest.raises(FileFormatError, match="schema is 3"):
+    (tmp_path / "bad.json").write_text('{"schema": 4}')
+    with pytest.raises(FileFormatError, match="schema is 4"):
         tw.Registry.load(tmp_path / "bad.json")
 
 
