@@ -25,8 +25,8 @@ pytestmark = pytest.mark.compile
 EXAMPLES = ROOT / "examples" / "cpp"
 PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.cpp"))
 MOST_LINES = 60
-# Measured with clang on a loaded machine: 53 s for 38 programs.
-MOST_CPU_S = 90.0
+# With clang 51 to 82 s for 39 programs, the latter while other tests were running.
+MOST_CPU_S = 150.0
 
 
 @pytest.fixture(scope="module")
