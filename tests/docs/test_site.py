@@ -96,5 +96,7 @@ def test_no_page_is_deeper_than_two_clicks() -> None:
 def test_github_runs_what_ci_runs() -> None:
     workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    run, called = (re.findall(r"^(?: +- run: )?make ([a-z0-9= -]+)$", text, re.MULTILINE) for text in (script, workflow))
+    run, called = (
+        re.findall(r"^(?: +- run: )?make ([a-z0-9= -]+)$", text, re.MULTILINE) for text in (script, workflow)
+    )
     assert [target for target in called if target != "site"] == run
