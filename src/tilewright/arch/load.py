@@ -137,7 +137,7 @@ def find_gpu_name(text: str) -> str:
 def cut_features(text: str) -> str:
     """A GPU's name in lower case and without features: `gfx942` for `GFX942:sramecc+:xnack-`.
 
-    A text with other features is only written in lower case: it is no name.
+    A text with other features is only written in lower case: it is not a name.
     """
     name, colon, _ = text.partition(":")
     return (name if _FEATURES.fullmatch(text, len(name)) or not colon else text).lower()

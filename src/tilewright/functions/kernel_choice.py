@@ -20,9 +20,8 @@ from tilewright.building.store.tiers import open_tiers
 from tilewright.building.toolchain import find_toolchain
 from tilewright.dispatch.plan import get_execution
 from tilewright.functions.options import Options
-from tilewright.ops import list_ops
+from tilewright.ops import infer_problem_op
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.op import Op
 from tilewright.ops.problem_text import format_short_problem
 from tilewright.registry.members import resolve_kernels
 from tilewright.registry.registry import Registry
@@ -134,7 +133,7 @@ def _take_from_store(kernels: Sequence[Kernel]) -> Registry:
 def _find_pool(problem: Any, arch: Arch, options: Options) -> Registry:
     """The kernels to select from, none of them built."""
     if options.pool is None:
-        portfolio = _find_op(type(problem)).portfolio
+        portfolio = infer_problem_op(problem).portfolio
         if portfolio is None:
             raise InvalidValueError(f"{type(problem).__qualname__} has no portfolio: pass the option pool")
         kernels = portfolio.list_kernels(problem, arch)
@@ -167,14 +166,6 @@ def _make_pool(kernels: tuple[Kernel, ...], tuned: TunedTable | None) -> Registr
 @functools.lru_cache(maxsize=64)
 def _resolve_pool(options: Options, arch: str) -> tuple[Kernel, ...]:
     return tuple(kernel for kernel in resolve_kernels(options.pool, arch) if kernel.arch == arch)
-
-
-def _find_op(problem_type: type) -> Op:
-    for op in list_ops():
-        if op.problem_type is problem_type:
-            return op
-    known = ", ".join(op.problem_type.__module__ for op in list_ops())
-    raise InvalidValueError(f"{problem_type.__qualname__} is not a problem of an op. Problems are defined in {known}")
 
 
 _verified: set[tuple[Kernel, str]] = set()

@@ -105,6 +105,15 @@ def infer_op(config: ConfigBase) -> Op:
     raise InvalidValueError(f"{type(config).__name__} is not a config of {', '.join(o.name for o in list_ops())}")
 
 
+def infer_problem_op(problem: object) -> Op:
+    """The op of a problem. Raises `InvalidValueError` if it is not a problem."""
+    for op in list_ops():
+        if isinstance(problem, op.problem_type):
+            return op
+    names = ", ".join(f"tilewright.{op.name}.Problem" for op in list_ops())
+    raise InvalidValueError(f"{problem!r} is not a problem. Create one of {names}")
+
+
 def parse_kernel(slug: str) -> Kernel:
     """Parse a kernel's slug, the inverse of `Kernel.slug`."""
     parts = slug.split("-")

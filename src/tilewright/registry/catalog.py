@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from tilewright import arch as archs
 from tilewright.arch.ck_api import CkApi
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import InvalidValueError, UnsupportedError
+from tilewright.base.errors import UnsupportedError
 from tilewright.base.short_text import format_count, format_html_table, format_text_table
 from tilewright.dispatch.dispatcher import resolve_arch
-from tilewright.ops import find_op, list_ops
+from tilewright.ops import find_op, infer_problem_op, list_ops
 from tilewright.ops.kernel_set import KernelSet
 from tilewright.ops.op import Op
 from tilewright.registry.registry import Registry
@@ -92,17 +92,9 @@ def select_kernel(problem: Any, gpu: Device | Arch | str | None = None, *, pad: 
     `gpu` is a GPU's name, its product name or a device; without it, it is that of the current device. With `pad`,
     kernels that support only a padded problem are listed after those that support this one.
     """
-    op = _find_op(problem)
+    op = infer_problem_op(problem)
     arch = resolve_arch(gpu, ())
     return _list_kernels(op, arch).select(problem, arch, pad=pad, built=False)
-
-
-def _find_op(problem: Any) -> Op:
-    for op in list_ops():
-        if isinstance(problem, op.problem_type):
-            return op
-    names = ", ".join(f"tilewright.{op.name}.Problem" for op in list_ops())
-    raise InvalidValueError(f"{problem!r} is not a problem. Create one of {names}")
 
 
 def _list_kernels(op: Op, arch: Arch) -> Registry:

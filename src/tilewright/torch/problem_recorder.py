@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tilewright.arch.dtype_names import read_dtype_name
 from tilewright.base.errors import TilewrightError
 from tilewright.base.short_text import join_counts
-from tilewright.ops import find_op, fmha, gemm, grouped_conv
+from tilewright.ops import find_op, fmha, gemm, grouped_conv, infer_problem_op
 from tilewright.ops.problem_list import to_csv
 
 _Problems = Iterator[Any]
@@ -37,7 +37,7 @@ class RecordedProblems:
         """Op → its problems."""
         found: dict[str, list[Any]] = {}
         for problem in self.counts:
-            found.setdefault(_OPS[type(problem)], []).append(problem)
+            found.setdefault(infer_problem_op(problem).name, []).append(problem)
         return found
 
     def save(self, folder: Path | str, *, repeated: bool = False) -> list[Path]:
@@ -234,7 +234,6 @@ def _make_attention(family: str, query: torch.Tensor, key: torch.Tensor, value: 
     )
 
 
-_OPS = {gemm.Problem: "gemm", grouped_conv.Problem: "grouped_conv", fmha.Problem: "fmha"}
 # Operators of torch that are problems, by name.
 _READERS: Mapping[str, Callable[[Sequence[Any], Any], _Problems]] = {
     "aten::mm": lambda args, _: _read_product(*args[:2]),

@@ -63,7 +63,7 @@ def _read_window(left: int | None, right: int | None) -> list[int]:
     return [NO_WINDOW[0] if left is None else left, NO_WINDOW[1] if right is None else right]
 
 
-def _refuse(**given: Any) -> None:
+def _reject_values(**given: Any) -> None:
     """Raise for values that kernels cannot take from PyTorch's operators."""
     for name, value in given.items():
         if value:
@@ -87,7 +87,7 @@ def _compute(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The result and the LSE of tensors (batch, seqlen, heads, size), or packed ones (tokens, heads, size)."""
     # Dropout needs its seed in the backward pass: as a tensor on the GPU, the host would have to wait for it.
-    _refuse(dropout_p=dropout_p, return_debug_mask=return_debug_mask)
+    _reject_values(dropout_p=dropout_p, return_debug_mask=return_debug_mask)
     found: tuple[torch.Tensor, torch.Tensor] = torch.ops.tilewright.attention(
         query, key, value, alibi_slopes, cum_seq_q, cum_seq_k, max_q, max_k, is_causal, window, scale, 0.0, 0.0, 0,
         False,
@@ -118,7 +118,7 @@ def _differentiate(
     return found
 
 
-def _follow(like: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+def _match_strides(like: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
     """A result with the strides of another tensor, which torch.compile expects from PyTorch's operators."""
     return result if result.stride() == like.stride() else torch.empty_like(like).copy_(result)
 
@@ -149,13 +149,13 @@ def _flash_forward(
     block_table: torch.Tensor | None = None,
     num_splits: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    _refuse(seqused_k=seqused_k is not None, block_table=block_table is not None, num_splits=num_splits)
+    _reject_values(seqused_k=seqused_k is not None, block_table=block_table is not None, num_splits=num_splits)
     window = _read_window(window_size_left, window_size_right)
     out, lse = _compute(
         query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, return_debug_mask, scale, window,
         alibi_slopes,
     )  # fmt: skip
-    return _follow(query, out), lse, *_make_unused(query)
+    return _match_strides(query, out), lse, *_make_unused(query)
 
 
 def _flash_forward_in_place(out: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
@@ -184,12 +184,12 @@ def _flash_backward(
     window_size_left: int | None = None,
     window_size_right: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    _refuse(dropout_p=dropout_p)
+    _reject_values(dropout_p=dropout_p)
     window = _read_window(window_size_left, window_size_right)
     found = _differentiate(
         grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, is_causal, scale, window
     )
-    return tuple(map(_follow, (query, key, value), found))
+    return tuple(map(_match_strides, (query, key, value), found))
 
 
 def _sdpa_forward(
@@ -206,7 +206,7 @@ def _sdpa_forward(
     q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
     lengths = (q.shape[1], k.shape[1])
     out, lse = _compute(q, k, v, None, None, *lengths, dropout_p, is_causal, return_debug_mask, scale, list(NO_WINDOW))
-    return _follow(query, out.transpose(1, 2)), lse, None, None, *lengths, *_make_unused(query)
+    return _match_strides(query, out.transpose(1, 2)), lse, None, None, *lengths, *_make_unused(query)
 
 
 def _sdpa_backward(
@@ -227,10 +227,12 @@ def _sdpa_backward(
     *,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    _refuse(dropout_p=dropout_p)
+    _reject_values(dropout_p=dropout_p)
     d_o, q, k, v, o = (tensor.transpose(1, 2) for tensor in (grad_out, query, key, value, out))
     found = _differentiate(d_o, q, k, v, o, logsumexp, None, None, max_q, max_k, is_causal, scale, list(NO_WINDOW))
-    return tuple(_follow(like, each.transpose(1, 2)) for like, each in zip((query, key, value), found, strict=True))
+    return tuple(
+        _match_strides(like, each.transpose(1, 2)) for like, each in zip((query, key, value), found, strict=True)
+    )
 
 
 _IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {

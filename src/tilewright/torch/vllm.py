@@ -61,7 +61,7 @@ def make_config_type() -> type:
 
         @classmethod
         def from_config(cls, config: dict[str, Any]) -> Any:
-            _refuse_quantized(config)
+            _reject_quantized(config)
             return cls()
 
         def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:  # noqa: ARG002
@@ -83,7 +83,7 @@ def make_config_type() -> type:
     return TilewrightConfig
 
 
-def _refuse_quantized(config: dict[str, Any]) -> None:
+def _reject_quantized(config: dict[str, Any]) -> None:
     method = config.get("quant_method", "an unnamed method")
     if method != NAME:
         raise InvalidValueError(

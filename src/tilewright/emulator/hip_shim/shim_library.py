@@ -51,10 +51,10 @@ _FLAGS = (
 # Functions that return a text instead of a status.
 _TEXT_FUNCTIONS = ("hipApiName", "hipKernelNameRef", "hipKernelNameRefByPtr", "hiprtcGetErrorString")
 _SONAME = re.compile(r"\(SONAME\)\s+Library soname: \[(?P<name>[A-Za-z0-9_.+-]+)\]")
-# "   595: 00000000000f49c0  2763 FUNC    GLOBAL DEFAULT   13 hipMalloc@@hip_4.2", of `llvm-readelf --dyn-syms`.
 # A function in the C++ sources, and in HIP's header.
 _DEFINED = re.compile(r"^TW_EXPORT\s[\w\s*]*?\b(?P<name>\w+)\(", re.MULTILINE)
 _DECLARED = re.compile(r"^\s*hipError_t\s+(?P<name>hip\w+)\s*\(", re.MULTILINE)
+# "   595: 00000000000f49c0  2763 FUNC    GLOBAL DEFAULT   13 hipMalloc@@hip_4.2", of `llvm-readelf --dyn-syms`.
 _VERSIONED = re.compile(r"\bFUNC\s.*\s(?P<symbol>\w+)@@?(?P<version>[\w.]+)(?:\s|$)")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.arch.spec import Arch
 from tilewright.ops.in_c.problem_struct import ProblemStruct, StructProblem
 from tilewright.ops.in_c.statements import open_constants, quote_c, write_message, write_tree
-from tilewright.ops.in_c.trace import Leaf, Refusal, Tree, UntraceableError, explore, list_leaves
+from tilewright.ops.in_c.trace import Leaf, RaisedError, Tree, UntraceableError, explore, list_leaves
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Rule
 
@@ -118,7 +118,7 @@ class _Translation:
     def _write_verdict(self, leaf: Leaf) -> list[str]:
         if leaf.result is None:
             return ["return 0;"]
-        if isinstance(leaf.result, Refusal):  # a function that the rule calls rejects the problem itself
+        if isinstance(leaf.result, RaisedError):  # a function that the rule calls rejects the problem itself
             return [*write_message(leaf.trace, leaf.result.message, self.struct.tables), "return 1;"]
         lines = write_message(leaf.trace, leaf.result.message, self.struct.tables)
         return [*lines, f"*field = {quote_c(leaf.result.field)};", "return 1;"]

@@ -22,7 +22,7 @@ from tilewright.ops.in_c.statements import (
     write_tree,
 )
 from tilewright.ops.in_c.tensor_forms import PlacedTensor, TensorForm
-from tilewright.ops.in_c.trace import Leaf, Refusal, Trace, Tree, UntraceableError, explore, list_leaves
+from tilewright.ops.in_c.trace import Leaf, RaisedError, TracedRun, Tree, UntraceableError, explore, list_leaves
 from tilewright.ops.in_c.traced import Name, Traced
 from tilewright.ops.problem_field import NumberType
 
@@ -59,13 +59,13 @@ def _write_repetitions(struct: ProblemStruct) -> Iterator[str]:
         yield f"    return refuse_count(out, {quote_c(name)}, p->{extents[0]}.count, p->{name}.count);"
 
 
-def _check_values(struct: ProblemStruct, trace: Trace) -> None:
+def _check_values(struct: ProblemStruct, trace: TracedRun) -> None:
     problem: Any = StructProblem(struct, trace)
     struct.problem_type.check_values(problem)  # type: ignore[attr-defined]
 
 
 def _write_outcome(struct: ProblemStruct, leaf: Leaf) -> list[str]:
-    if isinstance(leaf.result, Refusal):
+    if isinstance(leaf.result, RaisedError):
         return [*write_message(leaf.trace, leaf.result.message, struct.tables), _BAD]
     return []
 
@@ -130,7 +130,7 @@ def _copy_member(member: ProblemMember, to: Member, call: CallStruct) -> list[st
 
 
 def _assign_value(target: str, leaf: Leaf) -> list[str]:
-    if isinstance(leaf.result, Refusal):
+    if isinstance(leaf.result, RaisedError):
         return [_BAD]
     if isinstance(leaf.result, (list, tuple)):
         return write_assignments(leaf.trace, {f"{target}[{i}]": value for i, value in enumerate(leaf.result)})
@@ -177,7 +177,7 @@ def _write_numbers(leaf: Leaf, found: PlacedTensor) -> list[str]:
     return [f"t->rank = {len(tensor.shape)};", *write_assignments(leaf.trace, numbers)]
 
 
-def _write_dtype(struct: ProblemStruct, trace: Trace, dtype: str) -> str:
+def _write_dtype(struct: ProblemStruct, trace: TracedRun, dtype: str) -> str:
     if isinstance(dtype, Name):
         return f"{struct.tables[dtype.names]}[{trace.nodes[dtype.node].value} - 1]"
     return quote_c(dtype)
@@ -202,7 +202,7 @@ def write_stages(struct: ProblemStruct, execution: Execution) -> list[list[str]]
     raise UntraceableError(f"problems of {struct.op} have more than {MAX_STAGES} stages")
 
 
-def _plan_stage(struct: ProblemStruct, execution: Execution, chosen: tuple[Any, ...], trace: Trace) -> Any:
+def _plan_stage(struct: ProblemStruct, execution: Execution, chosen: tuple[Any, ...], trace: TracedRun) -> Any:
     problem = StructProblem(struct, trace)
     for number in range(len(chosen)):
         if execution.next_stage(problem, chosen[:number]) is None:
@@ -213,7 +213,7 @@ def _plan_stage(struct: ProblemStruct, execution: Execution, chosen: tuple[Any, 
 def _write_stage(struct: ProblemStruct, leaf: Leaf) -> list[str]:
     if leaf.result is None:
         return []
-    if isinstance(leaf.result, Refusal):
+    if isinstance(leaf.result, RaisedError):
         return [_BAD]
     if isinstance(leaf.result, StructProblem):
         return ["*stage = *p;", "*found = 1;"]
@@ -240,7 +240,7 @@ def write_model_inputs(
     tree: Tree = explore(lambda trace: problem_numbers(StructProblem(struct, trace)), facts)
 
     def write_leaf(leaf: Leaf) -> list[str]:
-        if isinstance(leaf.result, Refusal):
+        if isinstance(leaf.result, RaisedError):
             return []
         return write_assignments(leaf.trace, {f"numbers.{name}": value for name, value in leaf.result.items()})
 

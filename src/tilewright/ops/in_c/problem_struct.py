@@ -14,7 +14,7 @@ from typing import Any
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fields import ChoiceType, FlagType
-from tilewright.ops.in_c.trace import INTEGER, REAL, TRUTH, Trace, UntraceableError
+from tilewright.ops.in_c.trace import INTEGER, REAL, TRUTH, TracedRun, UntraceableError
 from tilewright.ops.in_c.traced import Name, add_integer, add_variable
 from tilewright.ops.problem_field import (
     ExtentsType,
@@ -135,7 +135,7 @@ class StructProblem:
     Properties and methods are those of the problem class. All extents of a completed problem have the same count.
     """
 
-    def __init__(self, struct: ProblemStruct, trace: Trace) -> None:
+    def __init__(self, struct: ProblemStruct, trace: TracedRun) -> None:
         self._struct = struct
         self._trace = trace
 

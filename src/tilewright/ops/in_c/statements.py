@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tilewright.ops.cost_model.expression import format_constant
-from tilewright.ops.in_c.trace import CONSTANT, INTEGER, REAL, TRUTH, VARIABLE, Fork, Leaf, Node, Trace, Tree
+from tilewright.ops.in_c.trace import CONSTANT, INTEGER, REAL, TRUTH, VARIABLE, Fork, Leaf, TracedNode, TracedRun, Tree
 from tilewright.ops.in_c.traced import END, START, Traced
 
 # Marks constants that are still to be written.
@@ -194,7 +194,7 @@ def _write_switch(tree: Fork, ways: Sequence[list[str]]) -> list[str]:
     return [*lines, "default: break;", "}"]
 
 
-def write_values(trace: Trace, nodes: Iterable[int]) -> tuple[list[str], list[str]]:
+def write_values(trace: TracedRun, nodes: Iterable[int]) -> tuple[list[str], list[str]]:
     """The definitions of variables for values that are used twice, and the C expression of each node."""
     wanted = list(nodes)
     uses: dict[int, int] = {}
@@ -216,7 +216,7 @@ def write_values(trace: Trace, nodes: Iterable[int]) -> tuple[list[str], list[st
     return lines, [texts[number] for number in wanted]
 
 
-def _write_node(node: Node, texts: Mapping[int, str]) -> str:
+def _write_node(node: TracedNode, texts: Mapping[int, str]) -> str:
     if node.operation == VARIABLE:
         return str(node.value)
     if node.operation == CONSTANT:
@@ -229,7 +229,7 @@ def _write_node(node: Node, texts: Mapping[int, str]) -> str:
     return (_REALS if node.type == REAL else _INTEGERS)[node.operation].format(*operands)
 
 
-def write_value(trace: Trace, value: object) -> tuple[list[str], str]:
+def write_value(trace: TracedRun, value: object) -> tuple[list[str], str]:
     """A value of a leaf, traced or plain, as definitions and an expression."""
     if isinstance(value, Traced):
         lines, (text,) = write_values(trace, [value.node])
@@ -237,11 +237,11 @@ def write_value(trace: Trace, value: object) -> tuple[list[str], str]:
     if isinstance(value, float):
         return [], format_constant(value)
     if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return [], f"{_OPEN}{int(value)}{_CLOSE}"
 
 
-def write_assignments(trace: Trace, values: Mapping[str, object]) -> list[str]:
+def write_assignments(trace: TracedRun, values: Mapping[str, object]) -> list[str]:
     """Statements that assign values to the targets that are their keys."""
     traced = {target: value for target, value in values.items() if isinstance(value, Traced)}
     lines, texts = write_values(trace, [value.node for value in traced.values()])
@@ -250,7 +250,7 @@ def write_assignments(trace: Trace, values: Mapping[str, object]) -> list[str]:
     return enclose([*lines, *made]) if lines else made
 
 
-def write_message(trace: Trace, message: str, tables: Mapping[tuple[str, ...], str]) -> list[str]:
+def write_message(trace: TracedRun, message: str, tables: Mapping[tuple[str, ...], str]) -> list[str]:
     """Statements that write a message with its numbers to `out`. `tables` are the C arrays of names."""
     lines: list[str] = []
     for place, part in enumerate(_PLACEHOLDER.split(message)):

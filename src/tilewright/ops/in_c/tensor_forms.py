@@ -11,7 +11,7 @@ from tilewright.ops.call_struct import CallStruct
 from tilewright.ops.execution import Execution, Tensor, TensorSlot
 from tilewright.ops.in_c.problem_struct import ProblemStruct, StructProblem
 from tilewright.ops.in_c.statements import enclose, write_assignments, write_tree
-from tilewright.ops.in_c.trace import Leaf, Refusal, Trace, Tree, UntraceableError, explore, list_leaves
+from tilewright.ops.in_c.trace import Leaf, RaisedError, TracedRun, Tree, UntraceableError, explore, list_leaves
 
 # A tensor by its name, as an input, an output, or an output that is updated.
 TensorKey = tuple[str, bool, bool]
@@ -45,7 +45,9 @@ class TensorForm:
         """The statements of functions for the tensor, for problems that have it, one after another."""
 
         def write_leaf(writer: Callable[[Leaf, PlacedTensor], list[str]], leaf: Leaf) -> list[str]:
-            found = [] if isinstance(leaf.result, Refusal) else [each for each in leaf.result if each.key == self.key]
+            found = (
+                [] if isinstance(leaf.result, RaisedError) else [each for each in leaf.result if each.key == self.key]
+            )
             return [line for each in found for line in writer(leaf, each)]
 
         lines = [line for writer in writers for line in write_tree(self.forms, functools.partial(write_leaf, writer))]
@@ -65,18 +67,18 @@ def list_tensor_forms(struct: ProblemStruct, execution: Execution, call: CallStr
 
 
 def _explore_lists(struct: ProblemStruct, execution: Execution, call: CallStruct) -> list[TensorForm]:
-    def run(trace: Trace) -> list[PlacedTensor]:
+    def run(trace: TracedRun) -> list[PlacedTensor]:
         problem = StructProblem(struct, trace)
         tensors = zip(execution.tensors(problem), call.places(problem), strict=True)
         return [PlacedTensor(tensor, place, call.tensor_values(problem, tensor)) for tensor, place in tensors]
 
     tree = explore(run)
-    lists = [leaf.result for leaf in list_leaves(tree) if not isinstance(leaf.result, Refusal)]
+    lists = [leaf.result for leaf in list_leaves(tree) if not isinstance(leaf.result, RaisedError)]
     return [TensorForm(key, tree) for key in order_keys([[placed.key for placed in each] for each in lists])]
 
 
 def _explore_slot(struct: ProblemStruct, call: CallStruct, key: TensorKey, slot: TensorSlot) -> TensorForm:
-    def run(trace: Trace) -> list[PlacedTensor]:
+    def run(trace: TracedRun) -> list[PlacedTensor]:
         problem = StructProblem(struct, trace)
         tensor = slot.build(problem)
         return [PlacedTensor(tensor, tensor.name, call.tensor_values(problem, tensor))]

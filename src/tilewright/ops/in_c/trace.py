@@ -25,7 +25,7 @@ class UntraceableError(TypeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class TracedNode:
     """One operation on earlier nodes, a variable with its C text, or a constant."""
 
     operation: str
@@ -57,7 +57,7 @@ class Decision:
 
 
 @dataclass
-class Trace:
+class TracedRun:
     """One run. `replay` are the first decisions, by number; later ones take their first way.
 
     `facts` are values of variables, by their C text: those that are given, and those that follow from decisions.
@@ -65,16 +65,16 @@ class Trace:
 
     replay: Sequence[int] = ()
     facts: dict[str, int] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[TracedNode] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     placeholders: list[Placeholder] = field(default_factory=list)
     counts: dict[int, tuple[int, ...]] = field(default_factory=dict)  # possible values of variables that have few
     read: set[str] = field(default_factory=set)  # variables whose facts were used
-    _known: dict[Node, int] = field(default_factory=dict)
+    _known: dict[TracedNode, int] = field(default_factory=dict)
     _outcomes: dict[int, bool] = field(default_factory=dict)
     _excluded: dict[str, set[int]] = field(default_factory=dict)
 
-    def add_node(self, node: Node) -> int:
+    def add_node(self, node: TracedNode) -> int:
         found = self._known.get(node)
         if found is None:
             found = self._known[node] = len(self.nodes)
@@ -82,7 +82,7 @@ class Trace:
         return found
 
     def add_constant(self, value: float, type_: str) -> int:
-        return self.add_node(Node(CONSTANT, type_, value=float(value) if type_ == REAL else int(value)))
+        return self.add_node(TracedNode(CONSTANT, type_, value=float(value) if type_ == REAL else int(value)))
 
     def decide(self, number: int) -> bool:
         """The truth of a condition in this run."""
@@ -92,7 +92,7 @@ class Trace:
         if node.operation == VARIABLE and (known := self.find_fact(node.value)) is not None:
             return bool(known)
         if node.operation == "!=":
-            return not self.decide(self.add_node(Node("==", TRUTH, node.operands)))
+            return not self.decide(self.add_node(TracedNode("==", TRUTH, node.operands)))
         if node.operation == "not":
             return not self.decide(node.operands[0])
         outcome = self._take(number, (), 2) == 0
@@ -131,7 +131,7 @@ class Trace:
         self.decisions.append(Decision(number, values, taken))
         return taken
 
-    def _learn(self, node: Node, outcome: bool) -> None:
+    def _learn(self, node: TracedNode, outcome: bool) -> None:
         if node.operation == VARIABLE:
             self.facts[node.value] = int(outcome)
         if node.operation not in ("==", "!="):
@@ -149,7 +149,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RaisedError:
     """The result of a run that ended with an `InvalidValueError`: its message, with placeholders."""
 
     message: str
@@ -159,7 +159,7 @@ class Refusal:
 class Leaf:
     """The result of one run."""
 
-    trace: Trace
+    trace: TracedRun
     result: Any
 
 
@@ -167,7 +167,7 @@ class Leaf:
 class Fork:
     """A decision, and the tree of each way. `trace` has the nodes of the decision."""
 
-    trace: Trace
+    trace: TracedRun
     decision: Decision
     ways: tuple[Tree, ...]
 
@@ -175,7 +175,7 @@ class Fork:
 Tree = Leaf | Fork
 
 
-def explore(run: Callable[[Trace], Any], facts: Mapping[str, int] | None = None) -> Tree:
+def explore(run: Callable[[TracedRun], Any], facts: Mapping[str, int] | None = None) -> Tree:
     """Call a function with traces until all decisions are taken."""
     leaves = 0
 
@@ -184,11 +184,11 @@ def explore(run: Callable[[Trace], Any], facts: Mapping[str, int] | None = None)
         leaves += 1
         if leaves > _MOST_LEAVES:
             raise UntraceableError(f"a function of a problem takes more than {_MOST_LEAVES:,} ways")
-        trace = Trace(taken, dict(facts or {}))
+        trace = TracedRun(taken, dict(facts or {}))
         try:
             tree: Tree = Leaf(trace, run(trace))
         except InvalidValueError as error:
-            tree = Leaf(trace, Refusal(str(error)))
+            tree = Leaf(trace, RaisedError(str(error)))
         made = [decision.taken for decision in trace.decisions]
         for place in range(len(made) - 1, len(taken) - 1, -1):
             decision = trace.decisions[place]

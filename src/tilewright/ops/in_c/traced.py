@@ -16,9 +16,9 @@ from tilewright.ops.in_c.trace import (
     REAL,
     TRUTH,
     VARIABLE,
-    Node,
     Placeholder,
-    Trace,
+    TracedNode,
+    TracedRun,
     UntraceableError,
 )
 
@@ -38,7 +38,7 @@ class Traced:
     __slots__ = ("node", "trace")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, trace: Trace, node: int) -> None:
+    def __init__(self, trace: TracedRun, node: int) -> None:
         self.trace = trace
         self.node = node
 
@@ -60,7 +60,7 @@ class Traced:
         if name in _COMPARISONS:
             return _compare(self.trace, name, nodes)
         type_ = INTEGER if name == "round" else REAL if real else INTEGER
-        return make_traced(self.trace, Node(name, type_, tuple(nodes)))
+        return make_traced(self.trace, TracedNode(name, type_, tuple(nodes)))
 
     def __add__(self, other: Any) -> Any:
         return self if _is_number(other, 0) else self.apply_operation("+", (self, other))
@@ -159,12 +159,12 @@ class Name(str):
     It is equal to a name on some ways of a run. Used as a key or letter by letter, it has one value on each way.
     """
 
-    trace: Trace
+    trace: TracedRun
     node: int
     names: tuple[str, ...]
 
     @classmethod
-    def create(cls, trace: Trace, node: int, names: tuple[str, ...]) -> Self:
+    def create(cls, trace: TracedRun, node: int, names: tuple[str, ...]) -> Self:
         made = cls(add_placeholder(trace, Placeholder(node, "", names)))
         made.trace, made.node, made.names = trace, node, names
         trace.counts[node] = tuple(range(1, len(names) + 1))
@@ -215,16 +215,16 @@ for _method in dir(str):
         setattr(Name, _method, _on_value(_method))
 
 
-def make_traced(trace: Trace, node: Node) -> Traced:
+def make_traced(trace: TracedRun, node: TracedNode) -> Traced:
     return Traced(trace, trace.add_node(node))
 
 
-def add_variable(trace: Trace, text: str, type_: str) -> Traced:
+def add_variable(trace: TracedRun, text: str, type_: str) -> Traced:
     """A value that is this text in the C program."""
-    return make_traced(trace, Node(VARIABLE, type_, value=text))
+    return make_traced(trace, TracedNode(VARIABLE, type_, value=text))
 
 
-def add_integer(trace: Trace, text: str, least: int, most: int) -> Traced:
+def add_integer(trace: TracedRun, text: str, least: int, most: int) -> Traced:
     """An integer; if it has few possible values, it can be used as a count."""
     made = add_variable(trace, text, INTEGER)
     if most - least < _MOST_COUNTS:
@@ -232,12 +232,12 @@ def add_integer(trace: Trace, text: str, least: int, most: int) -> Traced:
     return made
 
 
-def add_placeholder(trace: Trace, placeholder: Placeholder) -> str:
+def add_placeholder(trace: TracedRun, placeholder: Placeholder) -> str:
     trace.placeholders.append(placeholder)
     return f"{START}{len(trace.placeholders) - 1}{END}"
 
 
-def _compare(trace: Trace, name: str, nodes: Sequence[int]) -> Traced | bool:
+def _compare(trace: TracedRun, name: str, nodes: Sequence[int]) -> Traced | bool:
     left, right = (trace.nodes[number] for number in nodes)
     # Equal expressions have one node. Compilers warn about comparisons of a variable with itself.
     if nodes[0] == nodes[1] and left.type != REAL:
@@ -248,11 +248,11 @@ def _compare(trace: Trace, name: str, nodes: Sequence[int]) -> Traced | bool:
     if left.type == TRUTH and right.operation == CONSTANT and name in ("==", "!="):
         same = Traced(trace, nodes[0])
         return same if (name == "==") == bool(right.value) else _negate(same)
-    return make_traced(trace, Node(name, TRUTH, tuple(nodes)))
+    return make_traced(trace, TracedNode(name, TRUTH, tuple(nodes)))
 
 
 def _negate(condition: Traced) -> Traced:
-    return make_traced(condition.trace, Node("not", TRUTH, (condition.node,)))
+    return make_traced(condition.trace, TracedNode("not", TRUTH, (condition.node,)))
 
 
 _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -272,7 +272,7 @@ _PYTHON: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _compute(trace: Trace, number: int) -> int:
+def _compute(trace: TracedRun, number: int) -> int:
     """The value of an integer, from those of its variables on this way of the run."""
     node = trace.nodes[number]
     if node.operation == CONSTANT:
@@ -292,13 +292,13 @@ def _get_type(value: Any) -> str:
     return REAL if isinstance(value, float) else INTEGER
 
 
-def _add_operand(trace: Trace, value: Any, wanted: str) -> int:
+def _add_operand(trace: TracedRun, value: Any, wanted: str) -> int:
     """The node of a value, converted to a real number if that is wanted."""
     if isinstance(value, Traced):
         if value.trace is not trace:
             raise UntraceableError("values of two runs cannot be combined")
         if wanted == REAL and value.type != REAL:
-            return trace.add_node(Node("real", REAL, (value.node,)))
+            return trace.add_node(TracedNode("real", REAL, (value.node,)))
         return value.node
     if not isinstance(value, (bool, int, float)):
         raise UntraceableError(f"a traced value is combined with {value!r}")
