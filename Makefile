@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 # Debian packages that only tests need: build systems, a server, a browser.
 TEST_PACKAGES := cmake ninja-build redis-server chromium
 
-.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees verified mutations clean
+.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees parity verified mutations clean
 .PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
 
 help: ## list the targets
@@ -67,6 +67,9 @@ truth: ## compare the rules with the compiler on a large sample (about an hour)
 
 trees: ## compare rules and results of one sample with two CK trees (about 40 minutes)
 	$(BIN)/python -m tests.proof.trees --tree ../shared/ck/2026-06-30 --jobs $(JOBS) --out docs/ck-generations.md
+
+parity: ## compare device code with that of CK's own generators; continues where it was stopped (about 15 minutes)
+	$(BIN)/python -m tests.proof.parity --records build/parity.jsonl --out docs/parity.md
 
 bench-render: ## rendering compared with CK's tile_engine builder
 	$(BIN)/python tools/bench_render.py

@@ -22,13 +22,14 @@ from tilewright.building.flags import HIP_FORWARD
 from tilewright.building.pack.library import RankOrder, TunedKernel, read_headers, render_table
 from tilewright.building.pack.problems import render_problem_source
 from tilewright.ops import find_op
+from tilewright.ops.call_struct import WORKSPACE
 from tilewright.ops.in_c.problem_struct import MAX_EXTENTS, ProblemStruct
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import find_violations
 from tilewright.select.c_source import render_rank_sources
 
 GPU = "gfx942"
-OPS = ("fmha", "gemm", "grouped_conv")
+OPS = ("fmha", "gemm", "grouped_conv", "norm")
 KERNELS = 60  # of each op
 SEED = 11  # of the problems that plans are compared for
 TUNED = 100  # of them, at most, have measured times
@@ -36,7 +37,7 @@ FLAGS = ("-std=c11", "-O0", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-
 # Supports everything, and remembers nothing: `run` writes its number to the address in its first tensor.
 STUB = """
 int {s}_supports(const void* a) {{ (void)a; return 0; }}
-int {s}_workspace_size(const void* a, uint64_t* bytes) {{ (void)a; *bytes = {n} % 3 * 100; return 0; }}
+int {s}_workspace_size(const void* a, uint64_t* bytes) {{ (void)a; *bytes = {workspace}; return 0; }}
 int {s}_run(const void* a, void* stream) {{ return launch({n}, a, stream); }}
 const char* {s}_message(void) {{ return "no message"; }}
 """
@@ -55,6 +56,14 @@ static int launch(int number, const void* args, void* stream)
     return 0;
 }
 """
+
+
+def count_workspace_bytes(kernels: Sequence[Kernel], number: int) -> int:
+    """The workspace of a stand-in: 0, 100 or 200 bytes, if calls of its op have one."""
+    execution = find_op(kernels[number].op).execution
+    assert execution is not None and execution.call is not None
+    has_workspace = WORKSPACE[0] in execution.call.members
+    return number % 3 * 100 if has_workspace else 0
 
 
 class CExtents(ctypes.Structure):
@@ -139,7 +148,10 @@ class StandIns:
 
     def complete(self, op: str, values: Mapping[str, Any]) -> tuple[Any, str]:
         """The completed struct of a problem, or the message that rejects it."""
-        made, message = to_c(op, values), ctypes.create_string_buffer(512)
+        return self.complete_struct(op, to_c(op, values))
+
+    def complete_struct(self, op: str, made: Any) -> tuple[Any, str]:
+        message = ctypes.create_string_buffer(512)
         status = self.call(op, "complete", ctypes.byref(made), message, ctypes.c_uint64(512))
         assert (status == 0) == (message.value == b""), (status, message.value)
         return made, message.value.decode()
@@ -161,7 +173,10 @@ def build_stand_ins(folder: Path) -> StandIns:
         (folder / path).write_text(text)
     order = make_order(kernels)
     sources = {"table": render_table("stand_ins", GPU, kernels, OPS, order)}
-    sources["stubs"] = STUBS + "".join(STUB.format(s=kernel.symbol, n=n) for n, kernel in enumerate(kernels))
+    sources["stubs"] = STUBS + "".join(
+        STUB.format(s=kernel.symbol, n=n, workspace=count_workspace_bytes(kernels, n))
+        for n, kernel in enumerate(kernels)
+    )
     ranks = render_rank_sources(arch, kernels, bundles=())
     for op in OPS:
         own = [kernel for kernel in kernels if kernel.op == op]

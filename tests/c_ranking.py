@@ -18,6 +18,7 @@ from tilewright.building.pack.library import read_headers
 from tilewright.ops import find_op, gemm
 from tilewright.ops.cost_model.cost import Facts
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.norm.config import COMMON_FIELDS
 from tilewright.ops.op import Op
 from tilewright.select.bundle import LOG_RATIO, Bundle
 from tilewright.select.c_source import render_rank_sources
@@ -124,6 +125,9 @@ def random_problem(op: Op, config: Any, random: np.random.Generator) -> Any:
 
     if op.name == "fmha":
         return _random_attention(op, config, random)
+    if op.name == "norm":
+        common = {name: getattr(config, name) for name in COMMON_FIELDS}
+        return op.problem_type(**common, rows=size(1, 20_000), columns=size(1, 30_000))
     types = {name: getattr(config, name) for name in ("dtype_a", "dtype_b", "dtype_c")}
     if op.name == "gemm":
         sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000)}

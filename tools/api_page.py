@@ -26,9 +26,11 @@ PUBLIC = (
     "tilewright.ops.fmha",
     "tilewright.ops.gemm",
     "tilewright.ops.grouped_conv",
+    "tilewright.ops.norm",
     "tilewright.runtime",
     "tilewright.select",
     "tilewright.torch",
+    "tilewright.triton",
 )
 # Modules for authors of ops and rules, with their public names.
 EXTENSION = {

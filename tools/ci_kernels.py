@@ -54,6 +54,7 @@ CHANGES = {
     "unbounded_add": ("bool unbounded_add = true;", "bool unbounded_add = false;"),
     "add_of_4_bytes": ("int add_bytes      = 4;", "int add_bytes      = 2;"),
     "add_of_8_bytes": ("int add_bytes      = 8;", "int add_bytes      = 2;"),
+    "no_barrier": ("        ck_tile::block_sync_lds();\n", ""),
     "supported": ("if(!Form::template supported<K>(K::MakeKernelArgs(Form::host_args(*args, nullptr))))", "if(false)"),
 }
 

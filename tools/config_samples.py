@@ -49,6 +49,7 @@ _ODDITIES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "log_max_splits": (9, 10),
         "max_seqlen_q": (24,),
     },
+    "norm": {"rows": (3, 16), "columns": (768, 1000, 1536, 3072), "threads": (96, 192), "vector": (3, 6, 16)},
 }
 
 

@@ -38,7 +38,7 @@ ORDER = {
     "select": "legal_kernels why_rejected kernel_and_problem explain_choice estimate_sizes priorities sets names gpus "
     "several_gpus rules render_source kernel_set_file problem_list learned_choice",
     "sweep": "emulated winners tune_on_budget query",
-    "emulator": "counters launches inspect modes missing_barrier own_kernel",
+    "emulator": "counters launches inspect modes missing_barrier own_kernel triton_softmax",
 }
 INTRO = """\
 Each program shows one idea in at most 60 lines, checks its own result, and runs without a GPU. Tests run all of them

@@ -27,9 +27,18 @@ ROOT_PAGES = {
     "LICENSE": "license.md",
 }
 # Folders of examples with a page of their own. Python programs are in the gallery.
-TITLES = {"pack": "Examples: C and C++", "cpp": "Gallery: C++"}
+TITLES = {"pack": "Examples: C and C++", "cpp": "Gallery: C++", "hip": "Example: tests of HIP code"}
 GALLERY = "gallery.md"
-LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp", ".toml": "toml", ".txt": "cmake"}
+LANGUAGES = {
+    ".py": "python",
+    ".c": "c",
+    ".h": "c",
+    ".cpp": "cpp",
+    ".hpp": "cpp",
+    ".toml": "toml",
+    ".txt": "cmake",
+    ".yml": "yaml",
+}
 
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s]+)(?=\))")
 _MARK = re.compile(r"^<!-- [^>]+? -->$")

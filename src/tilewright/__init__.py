@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tilewright.arch import arch_names, load
     from tilewright.base.errors import TilewrightError
     from tilewright.bench.calls import measure, sweep, tune
+    from tilewright.bench.plan_time import time_plan
     from tilewright.building.inspect import inspect_kernel
     from tilewright.codegen.render import render
     from tilewright.dispatch.tensors import view_on
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from tilewright.functions.compute import list_used_kernels
     from tilewright.functions.options import options, set_options
     from tilewright.functions.warm import warm
-    from tilewright.ops import explain, fits, fmha, gemm, grouped_conv, kernel_of, parse_kernel, suggest
+    from tilewright.ops import explain, fits, fmha, gemm, grouped_conv, kernel_of, norm, parse_kernel, suggest
     from tilewright.ops.fmha.functions import append_to_cache, attention, attention_gradient
     from tilewright.ops.gemm.functions import matmul
     from tilewright.ops.grouped_conv.functions import conv, conv_input_gradient, conv_weight_gradient
     from tilewright.ops.kernel_set import load_kernel_set
+    from tilewright.ops.norm.functions import layer_norm, rms_norm, smooth_quantize
     from tilewright.ops.problem_list import read_problems
     from tilewright.registry.catalog import kernels, select_kernel, sets
     from tilewright.registry.packing import pack
@@ -45,6 +47,7 @@ else:
             "tilewright.arch": ("arch_names", "load"),
             "tilewright.base.errors": ("TilewrightError",),
             "tilewright.bench.calls": ("measure", "sweep", "tune"),
+            "tilewright.bench.plan_time": ("time_plan",),
             "tilewright.building.inspect": ("inspect_kernel",),
             "tilewright.codegen.render": ("render",),
             "tilewright.dispatch.tensors": ("view_on",),
@@ -59,6 +62,7 @@ else:
                 "gemm",
                 "grouped_conv",
                 "kernel_of",
+                "norm",
                 "parse_kernel",
                 "suggest",
             ),
@@ -66,6 +70,7 @@ else:
             "tilewright.ops.gemm.functions": ("matmul",),
             "tilewright.ops.grouped_conv.functions": ("conv", "conv_input_gradient", "conv_weight_gradient"),
             "tilewright.ops.kernel_set": ("load_kernel_set",),
+            "tilewright.ops.norm.functions": ("layer_norm", "rms_norm", "smooth_quantize"),
             "tilewright.ops.problem_list": ("read_problems",),
             "tilewright.registry.catalog": ("kernels", "select_kernel", "sets"),
             "tilewright.registry.packing": ("pack",),
@@ -99,21 +104,26 @@ __all__ = [
     "inspect_kernel",
     "kernel_of",
     "kernels",
+    "layer_norm",
     "list_used_kernels",
     "load",
     "load_kernel_set",
     "matmul",
     "measure",
+    "norm",
     "options",
     "pack",
     "parse_kernel",
     "read_problems",
     "render",
+    "rms_norm",
     "select_kernel",
     "set_options",
     "sets",
+    "smooth_quantize",
     "suggest",
     "sweep",
+    "time_plan",
     "tune",
     "verify",
     "view_on",

@@ -26,6 +26,7 @@ EXTRAS = (
     "ray",
     "torch",
     "transformers",
+    "triton",
 )
 # None in `sys.modules` makes an import fail, and `find_spec` return None, as if the package were not installed.
 HIDE = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
@@ -128,3 +129,17 @@ def test_others_name_the_extra(arguments: tuple[str, ...], extra: str) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert f"pip install 'tilewright[{extra}]'" in done.stderr
+
+
+def test_triton_names_its_extra() -> None:
+    program = """
+import tilewright.triton
+from tilewright.errors import MissingExtraError
+try:
+    tilewright.triton.use
+except MissingExtraError as error:
+    print(error)
+"""
+    done = run_hidden(program)
+    assert done.stdout == "tilewright.triton.use needs triton. Get it with: pip install 'tilewright[triton]'\n"
+    assert done.stderr == ""

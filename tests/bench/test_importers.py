@@ -54,6 +54,34 @@ def test_rows_that_are_none_of_ours(tmp_path: Path) -> None:
     assert "none of the sweep's labels" in found.refused[0].what and "must be above 0" in found.refused[1].what
 
 
+@pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
+def test_the_benchmark_of_convolutions_in_each_direction(tmp_path: Path, direction: str) -> None:
+    from tilewright.ops.grouped_conv import benchmark_times
+
+    results = {"forward": 64 * 49, "bwd_data": 48 * 64, "bwd_weight": 64 * 48 * 4}[direction]
+    sizes = "0,1,48,64,1,8,8,2,2,1,1,0,0"
+    rows = [
+        f"grouped_conv_{direction}_bf16_2d_64x64x64_compv3,{sizes},0.01,{results}",
+        f"grouped_conv_{direction}_bf16_2d_64x64x64_compv3,{sizes.replace('0', '1', 1)},0.02,{results // 2}",
+        f"grouped_conv_{direction}_bf16_2d_64x64x64_compv9,{sizes},0.01,{results}",
+        f"{direction}_bf16,{sizes},0.01,{results}",
+    ]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(benchmark_times.COLUMNS), *rows]) + "\n")
+    found = read_foreign("conv_benchmark", tmp_path / "t.csv", arch="gfx950")
+    wanted = direction.replace("bwd", "backward")
+    (record,) = found.records  # of one problem: the two rows differ in its number only
+    assert record.task.kernel.startswith(f"grouped_conv-gfx950-{wanted}-nd2-bf16-bf16-fp32-bf16-b64x64x64-")
+    assert record.times is not None and (record.times.us_min, record.times.runs) == (10, 2)
+    assert "for 1 of 2 problems" in found.notes[0]
+    assert [problem.where for problem in found.refused] == ["line 4", "line 5"]
+    assert "none of the sweep's labels" in found.refused[0].what and "is not named" in found.refused[1].what
+
+
+def test_the_benchmark_of_convolutions_needs_a_gpu(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="give it with --gpu"):
+        read_foreign("conv_benchmark", tmp_path / "t.csv")
+
+
 def test_a_row_that_is_cut_short_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(",".join(COLUMNS) + "\n0,1,64\n")
     (refused,) = read_foreign("conv_gfx950", tmp_path / "t.csv").refused
@@ -76,7 +104,7 @@ def test_what_cannot_be_imported(tmp_path: Path) -> None:
     file.write_text("a,b\n1,2\n")
     with pytest.raises(FileFormatError, match="has no column for problem_idx, N"):
         read_foreign("conv_gfx950", file)
-    with pytest.raises(UnknownValueError, match="Known: conv_gfx950, tile_engine"):
+    with pytest.raises(UnknownValueError, match="Known: conv_benchmark, conv_gfx950, tile_engine"):
         read_foreign("conv", file)
     with pytest.raises(InvalidValueError, match="assembly with other parameters"):
         read_foreign("hipblaslt_mi250x_fp16_sweep", file)

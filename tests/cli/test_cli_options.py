@@ -43,6 +43,7 @@ GPU_PARAMETERS = {
     "select": "gpu_target",
     "portfolio": "arch_name",
     "emulate": "gpu",
+    "trace": "gpu",
     "tune": "arch",
     "train": "arch",
     "evaluate": "arch",
@@ -96,6 +97,7 @@ def test_h_is_help(name: str, run: Callable[..., Result]) -> None:
 # Command → other names of --out.
 OUTPUTS = {
     "acceptance": [],
+    "trace": [],
     "generate": ["--output-dir"],
     "build": ["--pack"],
     "wrap": ["--output-dir"],

@@ -79,7 +79,7 @@ def test_the_address_of_c(name: str) -> None:
             run_shifted(kernel, artifact, problem_of(name), shift)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("name", BYTES)
 def test_without_the_check_the_device_stops(name: str) -> None:
     """For each address and stride that is refused."""

@@ -69,6 +69,7 @@ def test_the_good_example_computes_rightly(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", tiered(FIT_RULES, lambda rule: [example(rule, rule.bad)]), ids=code)
+@pytest.mark.deep
 def test_a_problem_that_does_not_fit_is_computed_wrongly(rule: Rule) -> None:
     kernel = example(rule, rule.bad)
     fitting, other = example_problem(rule.good), example_problem(rule.bad)

@@ -96,6 +96,7 @@ def test_the_good_example_computes_rightly(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", FIT_RULES, ids=code)
+@pytest.mark.deep
 def test_a_problem_that_does_not_fit_is_computed_wrongly(rule: Rule) -> None:
     kernel = example(rule, rule.bad)
     fitting, other = small_problem(rule.good, kernel), small_problem(rule.bad, kernel)
@@ -104,6 +105,7 @@ def test_a_problem_that_does_not_fit_is_computed_wrongly(rule: Rule) -> None:
     compare(kernel, LIFTED[rule.code], fitting, other, arranged(kernel))
 
 
+@pytest.mark.deep
 def test_a_store_beyond_the_edge_can_come_back_into_c() -> None:
     """S507: row 1 of a C with a stride of 2³¹ bytes is beyond the edge, and 2³¹ bytes more are none in 32 bits."""
     kernel = GEMM.make_kernel(GEMM.make_example(), "gfx942")
@@ -127,6 +129,7 @@ def test_columns_that_cannot_be_dealt_out_are_refused() -> None:
     assert check.ok, check.message
 
 
+@pytest.mark.deep
 def test_three_steps_need_the_instance_without_a_loop() -> None:
     """compv4 says that 3 steps have a hot loop, and then sums 5. The launcher knows better."""
     kernel = GEMM.make_kernel(GEMM.make_example({"pipeline": "compv4"}), "gfx942")

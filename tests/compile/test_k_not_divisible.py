@@ -132,6 +132,7 @@ def test_a_vector_that_does_not_divide_k_is_refused() -> None:
     assert tw.fits(kernel(vector=(4, 8, 4)).config, asked, ARCH) == []
 
 
+@pytest.mark.deep
 def test_made_to_take_it_the_kernel_overwrites_the_next_pixel() -> None:
     """The last vector of a pixel has 4 channels too many: zeros, stored onto the first 4 of the next pixel.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import json
 import os
 import shutil
@@ -15,14 +16,16 @@ import pytest
 
 import tilewright as tw
 from tests.proof.host_library import TW_OK, TW_UNSUPPORTED, call_supports, call_text
+from tilewright import arch as archs
 from tilewright.base import knobs
+from tilewright.dispatch.plan import get_execution
 from tilewright.ops import parse_kernel
-from tilewright.ops.gemm.call import CALL
+from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
 
-# Small blocks, one loop form after another, no shuffling through LDS: about 15 s of CPU time each.
-SET = """
+# Twelve GEMM kernels with small blocks and one loop form: about 20 s of CPU time each.
+GEMM_SET = """
 op = "gemm"
 name = "small"
 doc = "Twelve kernels that compile quickly."
@@ -39,8 +42,25 @@ pipeline = "compv3"
 scheduler = "intrawave"
 epilogue = "default"
 """
-# Of all systems a dozen kernels; CI has time for two, and for one system.
-CASES = [("ninja", 2), *(pytest.param(system, 12, marks=pytest.mark.deep) for system in ("cmake", "ninja", "make"))]
+# Two kernels that only convert a tensor: about 8 s of CPU time each.
+FMHA_SET = """
+op = "fmha"
+name = "small"
+doc = "Two kernels that compile quickly."
+archs = ["gfx942"]
+
+[[space]]
+family = "convert_dq"
+mode = "batch"
+pipeline = "convert_dq"
+dtype = ["fp16", "bf16"]
+block = "64x64x32x32"
+"""
+SETS = {"gemm": (GEMM_SET, 12), "fmha": (FMHA_SET, 2)}
+CASES = [
+    ("ninja", "fmha"),
+    *(pytest.param(system, "gemm", marks=pytest.mark.deep) for system in ("cmake", "ninja", "make")),
+]
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 
 BUILDS = {
@@ -80,12 +100,23 @@ def stamps(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in files}
 
 
-@pytest.mark.parametrize(("system", "count"), CASES)
-def test_from_declaration_to_library(system: str, count: int, tmp_path: Path) -> None:
+def make_problems(kernel: Kernel) -> tuple[object, object]:
+    """Make a problem that a kernel of one of the sets supports, and one that it does not support."""
+    config: Any = kernel.config
+    if kernel.op == "gemm":
+        right = tw.gemm.Problem(m=128, n=128, k=128, dtype=config.dtype_a, layout=config.layout)
+        return right, dataclasses.replace(right, n=100)
+    attention: Any = get_execution(kernel.op).trials(config, archs.load(kernel.arch))[0]
+    return attention, dataclasses.replace(attention, hdim_q=attention.hdim_q + 1)
+
+
+@pytest.mark.parametrize(("system", "op"), CASES)
+def test_from_declaration_to_library(system: str, op: str, tmp_path: Path) -> None:
     kernels, out = tmp_path / "kernels", tmp_path / "wrappers"
-    (tmp_path / "small.toml").write_text(SET)
-    selection = ["--gpu-target", "gfx942", "--kernel-set", tmp_path / "small.toml", "--limit", count]
-    tilewright("generate", "gemm", "--output-dir", kernels, *selection)
+    text, count = SETS[op]
+    (tmp_path / "small.toml").write_text(text)
+    selection = ["--gpu-target", "gfx942", "--kernel-set", tmp_path / "small.toml"]
+    tilewright("generate", op, "--output-dir", kernels, *selection)
     option = "--generate-makefile" if system == "make" else f"--generate-{system}"
     wrap = ["wrap", "--kernel-dir", kernels, "--output-dir", out, option]
     tilewright(*wrap)
@@ -99,10 +130,9 @@ def test_from_declaration_to_library(system: str, count: int, tmp_path: Path) ->
         assert f"/{count}] {slug} (device code for gfx942)" in printed
         kernel = parse_kernel(slug)
         assert call_text(library, kernel, "name") == slug
-        config: Any = kernel.config
-        for n, status in ((128, TW_OK), (100, TW_UNSUPPORTED)):
-            problem = tw.gemm.Problem(m=128, n=n, k=128, dtype=config.dtype_a, layout=config.layout)
-            assert call_supports(library, kernel, CALL.make_arguments(problem)) == status
+        for problem, status in zip(make_problems(kernel), (TW_OK, TW_UNSUPPORTED), strict=True):
+            arguments = get_execution(op).arguments(problem)
+            assert call_supports(library, kernel, arguments) == status
     before = stamps(products)
     tilewright(*wrap)
     build(system, out)

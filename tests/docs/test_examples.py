@@ -30,7 +30,7 @@ DEEP = {"conv/backward_weight.py"}
 # A search starts a process for each round.
 SLOW = {"sweep/tune_on_budget.py"}
 # Packages and programs in C and C++, which other tests build.
-OTHERS = ("cpp", "pack", "rescale")
+OTHERS = ("cpp", "pack", "rescale", "hip")
 
 
 def list_marks(example: Example) -> list[pytest.MarkDecorator]:
@@ -84,7 +84,7 @@ def run_program(path: Path) -> str:
 
 
 def find_imports(example: Example) -> list[str]:
-    return [name for name in ("torch", "transformers") if f"\nimport {name}\n" in example.text]
+    return [name for name in ("torch", "transformers", "triton") if f"\nimport {name}\n" in example.text]
 
 
 def test_all_examples_are_run() -> None:

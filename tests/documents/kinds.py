@@ -181,7 +181,7 @@ def _load_bundle(folder: Path) -> None:
 
 
 def _changed_problems(suffix: str) -> Kind:
-    ops = ("gemm", "grouped_conv", "fmha")
+    ops = ("gemm", "grouped_conv", "fmha", "norm")
 
     def write(folder: Path, random: Random | None) -> bytes:
         op = find_op(random.choice(ops) if random else ops[0])
@@ -256,6 +256,13 @@ def _conv_csv(_: Random | None) -> str:
     from tilewright.ops.grouped_conv.gfx950_times import COLUMNS
 
     return f"{','.join(COLUMNS)}\n0,1,64,64,1,8,8,3,3,1,1,1,1,0.99,16,64,64,compv3,10\n"
+
+
+def _conv_benchmark_csv(_: Random | None) -> str:
+    from tilewright.ops.grouped_conv.benchmark_times import COLUMNS
+
+    name = "grouped_conv_bwd_data_bf16_2d_64x64x64_compv3"
+    return f"{','.join(COLUMNS)}\n{name},0,1,64,64,1,8,8,3,3,1,1,1,1,0.01,4096\n"
 
 
 # The build's own files that lie in folders of users
@@ -352,6 +359,10 @@ PLAIN_KINDS: Mapping[str, Kind] = {
     ),
     "sweep of gfx950": Kind(
         _lines("sweep.csv", _conv_csv, change.changed_cells(",")), _load_foreign("conv_gfx950", "sweep.csv")
+    ),
+    "benchmark of convolutions": Kind(
+        _lines("benchmark.csv", _conv_benchmark_csv, change.changed_cells(",")),
+        _load_foreign("conv_benchmark", "benchmark.csv", arch="gfx950"),
     ),
     "pack's manifest": Kind(_json("manifest.json", _pack), read_manifest),
     "manifest of sources": Kind(_json("manifest.json", _generated), read_kernel_folder),

@@ -146,7 +146,7 @@ global_wb scope:SCOPE_SYS
 """,
 }
 REFUSED = {
-    "gfx90a": ("buffer_load_format_x v0, off, s[4:7], 0", "ds_append v0", "s_store_dword s8, s[2:3], 0x0"),
+    "gfx90a": ("buffer_load_format_x v0, off, s[4:7], 0", "ds_append v0", "s_buffer_store_dword s8, s[4:7], 0x0"),
     "gfx942": ("tbuffer_load_format_x v0, off, s[4:7], 0 format:22", "ds_gws_barrier v0 gds", "ds_consume v0"),
     "gfx1100": ("buffer_load_b32 v[0:1], off, s[4:7], 0 tfe", "ds_add_gs_reg_rtn v[0:1], v2 gds"),
     "gfx1201": ("global_load_tr_b128 v[0:3], v[4:5], off", "ds_bvh_stack_push4_pop1_rtn_b32 v1, v0, v1, v[2:5]"),
@@ -169,7 +169,7 @@ def test_what_is_not_emulated_is_refused(arch: str, text: str) -> None:
         assert access.translate(parse_line(line), code_for(arch)) is None  # then no other part takes it
     except UnknownInstructionFault:
         return
-    assert text.startswith(("s_store", "tbuffer"))
+    assert text.startswith(("s_buffer_store", "tbuffer"))
 
 
 # Arrays in private memory, calls with a stack, and pointers to three kinds of memory in one instruction.

@@ -108,3 +108,23 @@ def test_the_dispatch_packet_tells_sizes() -> None:
     code = assemble(body, directives="  .amdhsa_user_sgpr_dispatch_ptr 1")
     found = launch(code, grid=Extent(5, 3), block=Extent(32, 2)).output[0]
     assert found == 32 | 3 * 2 << 16
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_number_of_the_wave_on_gfx12(engine: str) -> None:
+    """Each wave of 2 work-groups of 3 writes its number, from ttmp8."""
+    body = """
+  s_load_b64 s[6:7], s[0:1], 0x0
+  s_bfe_u32 s10, ttmp8, 0x50019
+  v_mov_b32_e32 v1, s10
+  v_lshlrev_b32_e32 v0, 2, v0
+  s_mul_i32 s11, ttmp9, 384
+  v_add_nc_u32_e32 v0, s11, v0
+  s_wait_kmcnt 0x0
+  global_store_b32 v0, v1, s[6:7]
+  s_endpgm
+"""
+    outcome = launch(
+        assemble(body, "gfx1201"), "gfx1201", grid=Extent(2), block=Extent(96), words=2 * 96, engine=engine
+    )
+    assert outcome.output.tolist() == np.tile(np.arange(3).repeat(32), 2).tolist()

@@ -232,11 +232,11 @@ def test_a_trap_is_a_fault() -> None:
 
 
 def test_what_is_unknown_costs_nothing_until_it_is_reached() -> None:
-    unknown = "s_cbranch_scc1 .Lout\ns_set_gpr_idx_on s0, gpr_idx(SRC0)\n.Lout:\ns_endpgm"
+    unknown = "s_cbranch_scc1 .Lout\nv_clrexcp\n.Lout:\ns_endpgm"
     assert launch(assemble("s_cmp_eq_u32 0, 0\n" + unknown)).counters.waves == 1
-    with pytest.raises(UnknownInstructionFault, match="s_set_gpr_idx_on") as caught:
+    with pytest.raises(UnknownInstructionFault, match="v_clrexcp") as caught:
         launch(assemble("s_cmp_eq_u32 0, 1\n" + unknown))
-    assert str(caught.value.place.instruction).startswith("s_set_gpr_idx_on")
+    assert str(caught.value.place.instruction).startswith("v_clrexcp")
 
 
 SPIN = (

@@ -127,9 +127,61 @@ with tw.options(pool=PRODUCTS):
 """
 
 
-def test_torch_tensors_use_torchs_current_stream() -> None:
+# As CURRENT_STREAM, with an input that is copied and an explicit stream: torch is in this stream when it copies.
+EXPLICIT_STREAM = """
+import contextlib, types
+import numpy as np, torch, tilewright as tw
+from tests.functions.kernels import PRODUCTS
+from tilewright.emulator.hip_shim.shim import open_shim
+from tilewright.runtime import Device, hip_library
+hip_library.use_gpu_library(open_shim().path)
+device, log, current = Device("gpu:1"), [], [0]
+
+class Tensor:
+    requires_grad = False
+    def __init__(self, shape, strides=None):
+        self.shape, self.dtype, self.device = shape, torch.float32, types.SimpleNamespace(type="cuda", index=1)
+        self.strides = strides or (shape[1], 1)
+        self.buffer = device.allocate(shape[0] * self.strides[0] * 4)
+        self.buffer.fill(0)
+    def data_ptr(self): return self.buffer.address
+    def stride(self): return self.strides
+    def expand(self, shape): return self
+    def permute(self, order): return self
+    def contiguous(self):
+        log.append(current[-1])
+        return Tensor(self.shape)
+
+@contextlib.contextmanager
+def use(stream):
+    current.append(stream)
+    yield
+    current.pop()
+
+torch.cuda.stream = use
+torch.cuda.ExternalStream = lambda handle, device: (handle, device)
+torch.cuda.default_stream = lambda device: ("default", device)
+torch.cuda.current_stream = lambda device: types.SimpleNamespace(cuda_stream=0)
+a, b, c, stream = Tensor((32, 32), (64, 2)), Tensor((32, 32)), Tensor((32, 32)), device.stream()
+with tw.options(pool=PRODUCTS):
+    for chosen in (stream, 0, None):
+        tw.matmul(a, b, out=c, stream=chosen)
+print(log == [(stream.handle, 1), ("default", 1), 0])
+"""
+
+
+def run_program(text: str) -> list[str]:
     folders = [ROOT / "src", ROOT, ROOT / "tests", ROOT / "tools"]
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
-    command = [sys.executable, "-c", CURRENT_STREAM]
+    command = [sys.executable, "-c", text]
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False, timeout=120)
-    assert done.stdout.splitlines() == ["0 1 []", "0 1 []"], done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_torch_copies_in_the_stream_of_the_call() -> None:
+    assert run_program(EXPLICIT_STREAM) == ["True"]
+
+
+def test_torch_tensors_use_torchs_current_stream() -> None:
+    assert run_program(CURRENT_STREAM) == ["0 1 []", "0 1 []"]

@@ -11,6 +11,7 @@ import pytest
 from built_kernels import built
 from tests.functions.attention_kernels import get_kernels
 from tests.functions.kernels import POOL
+from tests.functions.norm_kernels import POOL as NORMS
 from tests.functions.test_conv import POOLS
 from tests.functions.test_torch_operators import GRADIENT_KERNELS, draw, use
 from tests.functions.test_torch_varlen import PACKED_KERNELS, find_starts
@@ -130,6 +131,15 @@ CASES = {
         for of in ("input", "weight")
         for ndim in (1, 3)
     },
+    "rms_norm": Case("rms_norm", NORMS, lambda: (draw_float(1, 6, 20), [20], draw_float(2, 20), 1e-6)),
+    "rms_norm of strided tensors": Case(
+        "rms_norm", NORMS, lambda: (transpose(draw_float(1, 6, 20), 0, 1), [20], None, 1e-6)
+    ),
+    "layer_norm": Case(
+        "layer_norm",
+        NORMS,
+        lambda: (draw_float(1, 2, 3, 20), [3, 20], draw_float(2, 3, 20), draw_float(3, 3, 20), 1e-5),
+    ),
     "attention": Case("attention", BATCHES, make_attention),
     "attention with heads first": Case("attention", BATCHES, lambda: make_attention(swapped=True)),
     "attention to packed sequences": Case("attention", PACKED, lambda: make_attention(packed=True)),

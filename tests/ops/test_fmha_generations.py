@@ -12,11 +12,12 @@ from tilewright.arch.ck_api import DEFAULT_API, make_generation_api
 from tilewright.arch.spec import Arch
 from tilewright.codegen.render import CK_API_HEADER, read_support_files, render_unchecked
 from tilewright.ops import find_op
-from tilewright.ops.fmha.rules.examples import COMBINED, GRADIENT, MMA_16, PAGED, PREFILL, SPLIT_NWARP, V3
+from tilewright.ops.fmha.rules.examples import ASYNC, COMBINED, GRADIENT, MMA_16, PAGED, PREFILL, SPLIT_NWARP, V3
 from tilewright.ops.rule import find_violations
 
 FMHA = find_op("fmha")
 NEWER_API = make_generation_api("2026-06", FMHA.ck_probes)
+HEAD_80 = (128, 128, 16, 128, 32, 80)
 FP8 = {"dtype": "fp8bf16", "mma": (32,) * 6}
 
 
@@ -40,6 +41,9 @@ def broken_rules(changes: Any, arch: Arch) -> list[str]:
         ("gfx1100", {**PAGED, "mma": MMA_16}, ["P432"], []),
         ("gfx1100", SPLIT_NWARP, ["P446"], []),
         ("gfx1100", COMBINED, [], []),
+        ("gfx942", {"block": HEAD_80}, ["P483"], []),
+        ("gfx942", {**ASYNC, "block": HEAD_80}, ["P483"], ["P496"]),
+        ("gfx942", {**PAGED, "block": HEAD_80}, ["P430"], ["P496"]),
     ],
 )
 def test_rules_of_generations(gpu: str, changes: Any, earlier: list[str], newer: list[str]) -> None:

@@ -38,6 +38,9 @@ inline void check_problems(const tilewright::Pack& pack)
     using tilewright::gemm::Problem;
     CHECK(error_of([] { Problem().layout("xyz"); }) == "unknown layout 'xyz'. Known: ccr, crr, rcr, rrr.");
     CHECK(has(error_of([] { Problem().dtype("half"); }), "unknown dtype 'half'. Known: bf16, bf8,"));
+    const Problem mixed = Problem().dtype("fp8*bf8");
+    CHECK(mixed.values().dtype_a == Problem().dtype("fp8").values().dtype_a);
+    CHECK(mixed.values().dtype_b == Problem().dtype("bf8").values().dtype_b);
     const Problem square = Problem().m(256).n(256).k(256).dtype("fp16").layout("rcr");
     CHECK(has(error_of([&] { pack.plan(Problem(square).m(0)); }), "invalid gemm problem: m is 0, must be at least 1"));
     CHECK(has(error_of([&] { pack.best(Problem().m(1).n(1).k(1)); }), "has no dtype_a"));

@@ -7,6 +7,7 @@
 #include <tilewright/fmha.hpp>
 #include <tilewright/gemm.hpp>
 #include <tilewright/grouped_conv.hpp>
+#include <tilewright/norm.hpp>
 
 #include <cstdio>
 #include <fstream>
@@ -65,9 +66,16 @@ int main(int, char** words)
         const std::string op = words[2];
         if(op == "api")
             return check_api(words[1]);
-        return op == "gemm"   ? print<tilewright::gemm::Problem>(pack, words[3], words[4])
-               : op == "fmha" ? print<tilewright::fmha::Problem>(pack, words[3], words[4])
-                              : print<tilewright::grouped_conv::Problem>(pack, words[3], words[4]);
+        if(op == "gemm")
+            return print<tilewright::gemm::Problem>(pack, words[3], words[4]);
+        if(op == "fmha")
+            return print<tilewright::fmha::Problem>(pack, words[3], words[4]);
+        if(op == "grouped_conv")
+            return print<tilewright::grouped_conv::Problem>(pack, words[3], words[4]);
+        if(op == "norm")
+            return print<tilewright::norm::Problem>(pack, words[3], words[4]);
+        std::cerr << "unknown op " << op << '\n';
+        return 2;
     }
     catch(const tilewright::Error& error)
     {

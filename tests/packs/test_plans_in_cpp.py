@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from c_problems import GPU, OPS, SEED, StandIns, random_problems, to_c, whole_fields
+from c_problems import GPU, OPS, SEED, StandIns, count_workspace_bytes, random_problems, to_c, whole_fields
 from tilewright import arch as archs
 from tilewright.dispatch.launch import find_intermediates
 from tilewright.dispatch.select_stages import select_stages
@@ -89,7 +89,7 @@ def run(program: Path, stand_ins: StandIns, op: str, problems: Sequence[Any], fo
 
 
 def workspace_of(stand_ins: StandIns, kernel: Any) -> int:
-    return stand_ins.kernels.index(kernel) % 3 * 100
+    return count_workspace_bytes(stand_ins.kernels, stand_ins.kernels.index(kernel))
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tilewright.arch import load
@@ -15,15 +15,17 @@ GPU = "gfx942"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def compile_program(source: Path, folder: Path, *, gpu: str = GPU) -> Path:
+def compile_program(source: Path, folder: Path, *, gpu: str = GPU, flags: Sequence[str] = ()) -> Path:
     """Compile a HIP source to an executable, in two passes: the bundler that one pass needs may be missing."""
-    toolchain, arch, text = find_toolchain(with_ck=False), load(gpu), source.read_text()
+    # The compiler gets a copy of the source, so that the line table needs the name.
+    toolchain, arch, text = find_toolchain(with_ck=False), load(gpu), f'#line 1 "{source}"\n{source.read_text()}'
     code, program = folder / f"{source.stem}.{gpu}.co", folder / f"{source.stem}.{gpu}"
-    device = compile_device(text, arch, toolchain, code)
+    device = compile_device(text, arch, toolchain, code, extra_flags=flags)
     assert device.ok, device.log
     words = [
         *(word for word in toolchain.host_flags() if word != "-nogpulib"),
         f"--offload-arch={gpu}",
+        *flags,
         *("-Xclang", "-fcuda-include-gpubinary", "-Xclang", str(code)),
         *("-nogpulib", str(source), "-x", "none", "-fuse-ld=lld", "-lamdhip64", "-o", str(program)),
     ]

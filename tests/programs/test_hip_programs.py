@@ -54,6 +54,13 @@ def test_parts_of_hip(emulate: Run, compiled: Compiled, tmp_path: Path) -> None:
     assert refused == [], "only errors of the emulated device are printed, not statuses that programs ask for"
 
 
+def test_services(emulate: Run, compiled: Compiled) -> None:
+    parts = ("kernel_malloc", "volumes", "pools", "virtual_memory", "graph_nodes", "run_time_compiler")
+    done = emulate("--mode", "strict", compiled("services.hip"), *parts)
+    assert done.stdout.splitlines() == [f"{part}: right" for part in parts]
+    assert (done.returncode, done.stderr) == (7, "")
+
+
 def test_functions_that_are_not_implemented_are_named(emulate: Run, compiled: Compiled, tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     done = emulate("--report", report, compiled("features.hip"), "missing")
@@ -61,6 +68,13 @@ def test_functions_that_are_not_implemented_are_named(emulate: Run, compiled: Co
     (line,) = done.stderr.splitlines()
     assert line.endswith("hipFreeArray is not implemented by the emulated device: it returns hipErrorNotSupported")
     assert json.loads(report.read_text())["not_implemented"] == {"hipFreeArray": 2}
+
+
+def test_faults_of_kernels_from_the_cache(emulate: Run, compiled: Compiled) -> None:
+    """A kernel that an earlier process has lowered gives the same message, but for addresses in memory."""
+    first, second = (emulate(compiled("vector_add.hip"), 1000, 990).stderr for _ in range(2))
+    assert first.splitlines()[1:] == second.splitlines()[1:]
+    assert "instruction at" in second and "work-group 3, wave 3, lane 30" in second
 
 
 @pytest.mark.parametrize("mode", MODES)

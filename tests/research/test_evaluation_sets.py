@@ -59,6 +59,7 @@ def test_hipblaslt() -> None:
     assert learned.problems == 23
 
 
+@pytest.mark.deep
 def test_fused_moe() -> None:
     found = moe.run(bounded=True)
     every = [each for each in found if not isinstance(each, Line) or "all families" in each.data]

@@ -23,6 +23,7 @@ from tilewright.base.errors import (
 )
 from tilewright.emulator.faults import Fault, FaultLocation, MemoryFault
 from tilewright.emulator.hip_shim.callbacks import MissingCallError
+from tilewright.emulator.sanitizer.findings import CheckFault, Finding
 from tilewright.runtime.hip import HipError, HipMemoryError
 
 # What classes are made of whose constructor takes more than a message. Others inherit these constructors.
@@ -33,6 +34,7 @@ ARGUMENTS: dict[type[TilewrightError], tuple[Any, ...]] = {
     Fault: ("16 bytes past the end of 'y'", FaultLocation(kernel="k", address=64, instruction="global_store", lane=3)),
     HipError: ("hipMalloc", 2, "hipErrorOutOfMemory", "out of memory"),
     MissingCallError: ("hipMallocArray",),
+    CheckFault: ([Finding("race", "4 bytes of the LDS")],),
 }
 
 

@@ -30,8 +30,9 @@ WHERE = {
     "gemm": {"dtype_a": ("fp16",), "k_batch": (1, 2), "batch": (1,)},
     "grouped_conv": {"direction": ("forward", "backward_data"), "g": (1, 2), "dilation": ((1, 1), (1, 2), (1, 1, 1))},
     "fmha": {"dtype": ("fp16",), "batch": (2, 4, 16, 32), "lse": (False,)},
+    "norm": {"dtype": ("bf16",), "columns": (64, 1024, 4096), "residual": ("none",)},
 }
-RANKED_OPS = ("gemm", "grouped_conv", "fmha")
+RANKED_OPS = ("gemm", "grouped_conv", "fmha", "norm")
 
 
 @pytest.mark.compile
@@ -108,8 +109,9 @@ def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
     if kinds == "two":
         last = random_bundle(op, GPU, kernels, seed=7, transform=RELEVANCE)
         # The first knows only the kernels of one pipeline: the others are left to the second.
-        some = {"pipeline": (kernels[0].config.pipeline,)}
-        assert 0 < sum(kernel.config.pipeline in some["pipeline"] for kernel in kernels) < len(kernels)
+        field = "threads" if op.name == "norm" else "pipeline"
+        some = {field: (getattr(kernels[0].config, field),)}
+        assert 0 < sum(getattr(kernel.config, field) in some[field] for kernel in kernels) < len(kernels)
         return [replace(random_bundle(op, GPU, kernels, where=WHERE[op.name]), kernels=some), last]
     return [random_bundle(op, GPU, kernels, transform=kinds)]
 

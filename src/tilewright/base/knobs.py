@@ -59,6 +59,10 @@ def _parse_remote_mode(text: str) -> str | None:
 DEFAULT_ROCM = Path("/opt/rocm")  # where AMD's packages install ROCm
 
 
+def _parse_emulator_mode(text: str) -> str | None:
+    return choose("mode", text, EMULATOR_MODES)
+
+
 def _parse_toolchain(text: str) -> str | None:
     return choose("toolchain", text, TOOLCHAINS)
 
@@ -69,6 +73,7 @@ READ, READ_WRITE = "read", "read-write"
 ROCM, PYPI, GPU_LESS = "rocm", "pypi", "gpu-less"
 TOOLCHAINS = (ROCM, PYPI, GPU_LESS)  # in the order of preference
 REMOTE_MODES = (READ, READ_WRITE)
+EMULATOR_MODES = ("fast", "strict")
 
 ROCM_PATH: Knob[Path | None] = Knob(
     "ROCM_PATH",
@@ -182,6 +187,21 @@ EMULATE: Knob[str | None] = Knob(
     "device. Use the command instead of setting it yourself.",
 )
 
+TRITON_GPU: Knob[str | None] = Knob(
+    "TILEWRIGHT_TRITON_GPU",
+    "GPU",
+    _parse_text,
+    None,
+    "The emulated GPU on which Triton runs kernels, such as `gfx942`, in programs that do not choose one themselves.",
+)
+TRITON_MODE: Knob[str | None] = Knob(
+    "TILEWRIGHT_TRITON_MODE",
+    "fast or strict",
+    _parse_emulator_mode,
+    None,
+    "The mode of the emulated GPU of `TILEWRIGHT_TRITON_GPU`. Default: fast.",
+)
+
 KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     ROCM_PATH,
     TOOLCHAIN,
@@ -198,6 +218,8 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     REMOTE_MODE,
     DEVICE,
     EMULATE,
+    TRITON_GPU,
+    TRITON_MODE,
 )
 
 

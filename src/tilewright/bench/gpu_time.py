@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -141,6 +141,14 @@ def _prepare_tensors(kernel: Kernel, problem: Any, expected: ExpectedOutputs, ar
         PoisonedTensor(each, to_numpy_dtype(each.dtype, arch), inputs.get(each.name))
         for each in execution.tensors(problem)
     ]
+
+
+@contextmanager
+def allocate_tensors(device: Device, tensors: Sequence[PoisonedTensor]) -> Iterator[list[int]]:
+    """Memory of a device with one set of tensors, for as long as the block lasts; yields their addresses."""
+    size = sum(_round_to_alignment(each.nbytes) for each in tensors)
+    with device.allocate(size, "a set of tensors") as memory:
+        yield _copy_tensors(memory, tensors, 0)
 
 
 def _copy_tensors(memory: Buffer, tensors: Sequence[PoisonedTensor], start: int) -> list[int]:

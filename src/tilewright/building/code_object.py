@@ -233,7 +233,10 @@ def _group_lines(
 
 
 def _run_objdump(path: Path, arch: Arch, objdump: Path) -> str:
-    return read_tool_output([str(objdump), "--disassemble", f"--mcpu={arch.name}", str(path)], timeout_s=300)
+    # On gfx12, LLVM 22 by default does not print which half of a register a 16-bit instruction uses: its own compiler
+    # uses only lower halves there. Newer compilers, such as Triton's, use both.
+    halves = ["--mattr=+real-true16"] if arch.name.startswith("gfx12") else []
+    return read_tool_output([str(objdump), "--disassemble", f"--mcpu={arch.name}", *halves, str(path)], timeout_s=300)
 
 
 def parse_notes(text: str, arch: Arch) -> tuple[KernelResources, ...]:

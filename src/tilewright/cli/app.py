@@ -39,6 +39,7 @@ COMMANDS = {
     "verify": "verify",
     "acceptance": "acceptance",
     "emulate": "emulate",
+    "trace": "trace",
     "bench": "bench",
     "sweep": "sweep",
     "tune": "tune",

@@ -177,6 +177,7 @@ def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> Non
     "import",
     examples=(
         "tilewright data import conv_gfx950 conv_fwd_bf16_gfx950.csv --out conv",
+        "tilewright data import conv_benchmark bwd_data.csv --gpu gfx950 --out conv",
         "tilewright data import tile_engine build/results --gpu gfx942 --out gemm",
         "tilewright data import tile_engine preshuffle.json --gpu gfx942 --permute-n --skip --out gemm",
     ),
@@ -192,8 +193,9 @@ def merge_command(*, sources: tuple[Path, ...], out: Path, as_json: bool) -> Non
 def import_command(*, name: str, file: Path, out: Path, skip: bool, as_json: bool, **options: Any) -> None:
     """Import measurements of other tools into a journal.
 
-    FORMAT is conv_gfx950 (CK Tile's public convolution sweep) or tile_engine (benchmarks of CK's
-    tile_engine as JSON or CSV, or a folder of JSON files).
+    FORMAT is conv_benchmark (CSV of AMD's convolution benchmark, all directions), conv_gfx950 (CK
+    Tile's public convolution sweep) or tile_engine (benchmarks of CK's tile_engine as JSON or CSV,
+    or a folder of JSON files).
     """
     from tilewright.bench.journal import Journal
     from tilewright.bench.sources import read_foreign

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from tilewright.base import knobs
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import Command
+from tilewright.cli.command import FILE, Command
 from tilewright.cli.gpu_option import PROJECT, make_gpu_option
-from tilewright.cli.output import add_json_option, print_json
+from tilewright.cli.output import add_json_option, format_count, print_json
 from tilewright.cli.output_paths import OutputFile
 from tilewright.cli.progress import report_progress
-
-MODES = ("fast", "strict")
+from tilewright.cli.verbosity import print_remark
 
 
 @click.command(
@@ -30,13 +33,14 @@ MODES = ("fast", "strict")
         "tilewright emulate ./vector_add 1000",
         "tilewright emulate --gpu gfx942 --mode strict --report report.json ./tests",
         "tilewright emulate --gpu gfx90a ctest",
+        "tilewright emulate --check races,uninitialized --findings findings.sarif ./tests",
         "tilewright emulate --gpu gfx942 --environment",
     ),
 )
 @make_gpu_option("gpu", "Emulate this GPU. Default: the one that the program has code for.", default=PROJECT)
 @click.option(
     "--mode",
-    type=click.Choice(MODES),
+    type=click.Choice(knobs.EMULATOR_MODES),
     default="fast",
     show_default=True,
     help="In strict mode missing barriers and waits become visible, and it takes longer.",
@@ -47,11 +51,39 @@ MODES = ("fast", "strict")
     metavar="FILE",
     help="Write launches, counters, errors and memory that was not freed: a line of JSON per process.",
 )
+@click.option(
+    "--check",
+    "check_words",
+    multiple=True,
+    metavar="WORDS",
+    help="Check the kernels: uninitialized, races, barriers, progress, leaks, or all.",
+)
+@click.option(
+    "--suppress",
+    type=FILE,
+    metavar="FILE",
+    help="Do not report the findings that this file lists.",
+)
+@click.option(
+    "--findings",
+    type=OutputFile(".txt", ".json", ".sarif", ".html"),
+    metavar="FILE",
+    help="Write what the checks found, and faults: .txt, .json, .sarif or .html.",
+)
 @click.option("--environment", is_flag=True, help="Print the variables to set, and start no program.")
 @add_json_option
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="PROGRAM [ARGUMENT]...")
 def command(
-    *, gpu: str | None, mode: str, report: Path | None, environment: bool, as_json: bool, words: tuple[str, ...]
+    *,
+    gpu: str | None,
+    mode: str,
+    report: Path | None,
+    check_words: tuple[str, ...],
+    suppress: Path | None,
+    findings: Path | None,
+    environment: bool,
+    as_json: bool,
+    words: tuple[str, ...],
 ) -> None:
     """Run a HIP program on the emulated device.
 
@@ -62,6 +94,9 @@ def command(
     An error of a kernel is printed to stderr, and HIP calls return the status that they return on a
     GPU. HIP functions that are not implemented return hipErrorNotSupported, and are named on stderr.
 
+    With --check, findings are printed to stderr, the kernels run to their end, and the exit code is 1
+    if the program's is 0 and something was found.
+
     The first run builds the emulated device's library, which takes some seconds.
     """
     if as_json and not environment:
@@ -70,33 +105,77 @@ def command(
         raise click.UsageError("--environment takes no program.")
     if not environment and not words:
         raise click.UsageError("Name a program, or use --environment.")
+    if environment and findings is not None:
+        raise click.UsageError("--findings needs a program: use --report with --environment.")
     from tilewright.emulator.hip_shim.program import make_program_environment
     from tilewright.emulator.launch import Mode
+    from tilewright.emulator.sanitizer.checks import CHECKS, parse_checks
 
-    program = None if environment else _find_program(words[0])
-    chosen = gpu or _choose_gpu(program)
-    with report_progress(as_json=as_json):
-        variables = make_program_environment(chosen, Mode(mode), report)
-    if report is not None:
-        report.write_bytes(b"")  # the processes append to it
-    if program is None:
-        _print(variables, as_json)
-        return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    knobs.set_variables(variables)
+    checks = parse_checks(check_words, CHECKS)
+    program = None if environment else find_program(words[0])
+    chosen = gpu or choose_gpu(program)
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        stays = program is not None and (checks or findings is not None)
+        lines = Path(folder, "report.json") if stays and report is None else report
+        with report_progress(as_json=as_json):
+            variables = make_program_environment(chosen, Mode(mode), lines, checks=checks, suppressions=suppress)
+        if lines is not None:
+            lines.write_bytes(b"")  # the processes append to it
+        if program is None:
+            _print(variables, as_json)
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        knobs.set_variables(variables)
+        if stays and lines is not None:
+            raise click.exceptions.Exit(_run_checked(program, words, lines, findings))
     os.execv(program, list(words))
 
 
-def _find_program(name: str) -> Path:
+def _run_checked(program: Path, words: tuple[str, ...], lines: Path, findings: Path | None) -> int:
+    """Run a program, write its findings, and return the exit code."""
+    from tilewright.emulator.sanitizer.program_findings import read_findings
+    from tilewright.emulator.sanitizer.reports import write_report
+
+    code = run_program(program, words)
+    found, suppressed = read_findings(lines)
+    if findings is not None:
+        write_report(findings, found)
+    hidden = f", {suppressed} suppressed" if suppressed else ""
+    print_remark(f"tilewright: {format_count(len(found), 'finding')}{hidden}")
+    return code or int(bool(found))
+
+
+def run_program(program: Path, words: Sequence[str], *, to_stderr: bool = False) -> int:
+    """Run a program to its end, and return the exit code. With `to_stderr`, its output goes there."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    output = sys.stderr if to_stderr else None
+    with _leave_interrupts():
+        code = subprocess.run(words, executable=program.absolute(), stdout=output, check=False).returncode
+    return code if code >= 0 else 128 - code  # as shells do for a program that a signal ended
+
+
+@contextmanager
+def _leave_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C to the program, which gets it, too."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def find_program(name: str) -> Path:
+    """Return the path of a program, which may be on PATH."""
     found = shutil.which(name)
     if found is None:
         raise InvalidValueError(f"{name} is not a program: no such executable file, neither here nor on PATH")
     return Path(found)
 
 
-def _choose_gpu(program: Path | None) -> str:
-    """The one GPU that the program has code for."""
+def choose_gpu(program: Path | None) -> str:
+    """Return the one GPU that the program has code for."""
     from tilewright.emulator.hardware import EMULATED
     from tilewright.emulator.hip_shim.program import find_program_gpus
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,13 @@ class VerifyOptions:
     help="Emulator mode (emulated devices only); strict finds missing barriers and waits.",
 )
 @click.option(
+    "--check",
+    "check_words",
+    multiple=True,
+    metavar="WORDS",
+    help="Also check (emulated devices only): uninitialized, races, barriers, progress, or all.",
+)
+@click.option(
     "--problem",
     "texts",
     multiple=True,
@@ -125,6 +133,7 @@ def command(
     device_name: str | None,
     settings: tuple[str, ...],
     mode: str | None,
+    check_words: tuple[str, ...],
     texts: tuple[str, ...],
     file: Path | None,
     file_format: str | None,
@@ -156,11 +165,15 @@ def command(
     device = _find_device(device_name)
     if device.kind != "emulated" and mode is not None:
         raise InvalidValueError(f"--mode applies to emulated devices only; {device.name} is a GPU")
+    if device.kind != "emulated" and check_words:
+        raise InvalidValueError(f"--check applies to emulated devices only; {device.name} is a GPU")
     how = VerifyOptions(device, Mode(mode or "strict") if device.kind == "emulated" else None, seed, jobs, as_json)
     with report_progress(as_json=as_json), report_task("choosing kernels"):
         kernels = find_named_kernels(resolve_subjects(subjects), settings, device.arch.name, limit)
     asked = VerifyRequest(texts, file, file_format, trials)
-    ctx.exit(0 if (_verify_together if together else _verify_each)(kernels, asked, how) else 1)
+    with device.emulating(checks=check_words) if check_words else nullcontext():
+        good = (_verify_together if together else _verify_each)(kernels, asked, how)
+    ctx.exit(0 if good else 1)
 
 
 def _verify_each(kernels: Sequence[Kernel], asked: VerifyRequest, how: VerifyOptions) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tilewright.base.lazy_names import import_on_use
 
 if TYPE_CHECKING:
+    from tilewright.emulator.debugger import Debugger, Stop
     from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
     from tilewright.emulator.faults import (
         AlignmentFault,
@@ -22,37 +23,55 @@ if TYPE_CHECKING:
         LaunchFault,
         LdsFault,
         MemoryFault,
+        SpinFault,
         TrapFault,
         UnknownInstructionFault,
     )
     from tilewright.emulator.launch import Counters, Extent, Launch, Mode
     from tilewright.emulator.memory import Memory
+    from tilewright.emulator.sanitizer.findings import CheckFault, Finding, FindingPlace
+    from tilewright.emulator.sanitizer.reports import write_report
 else:
     __getattr__, __dir__ = import_on_use(
         __name__,
         {
+            "tilewright.emulator.debugger": ("Debugger", "Stop"),
             "tilewright.emulator.device": ("DeviceKernel", "EmulatedDevice", "Module"),
             "tilewright.emulator.faults": (
                 *("AlignmentFault", "BarrierFault", "CodeFault", "CodeObjectError", "EndlessLoopFault", "Fault"),
-                *("FaultLocation", "LaunchFault", "LdsFault", "MemoryFault", "TrapFault", "UnknownInstructionFault"),
+                *(
+                    "FaultLocation",
+                    "LaunchFault",
+                    "LdsFault",
+                    "MemoryFault",
+                    "SpinFault",
+                    "TrapFault",
+                    "UnknownInstructionFault",
+                ),
             ),
             "tilewright.emulator.launch": ("Counters", "Extent", "Launch", "Mode"),
             "tilewright.emulator.memory": ("Memory",),
+            "tilewright.emulator.sanitizer.findings": ("CheckFault", "Finding", "FindingPlace"),
+            "tilewright.emulator.sanitizer.reports": ("write_report",),
         },
     )
 
 __all__ = [
     "AlignmentFault",
     "BarrierFault",
+    "CheckFault",
     "CodeFault",
     "CodeObjectError",
     "Counters",
+    "Debugger",
     "DeviceKernel",
     "EmulatedDevice",
     "EndlessLoopFault",
     "Extent",
     "Fault",
     "FaultLocation",
+    "Finding",
+    "FindingPlace",
     "Launch",
     "LaunchFault",
     "LdsFault",
@@ -60,6 +79,9 @@ __all__ = [
     "MemoryFault",
     "Mode",
     "Module",
+    "SpinFault",
+    "Stop",
     "TrapFault",
     "UnknownInstructionFault",
+    "write_report",
 ]

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elftools.elf.elffile import ELFFile
-
 from tilewright.emulator import msgpack
 from tilewright.emulator.descriptor import SIZE as DESCRIPTOR_BYTES
 from tilewright.emulator.faults import CodeObjectError
@@ -90,6 +88,8 @@ class CodeObject:
 
 def read_code_object(data: bytes) -> CodeObject:
     """Read the code object in `data`, or raise `CodeObjectError`."""
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415 - takes long to import
+
     try:
         elf = ELFFile(io.BytesIO(data))
         arch = _check_header(elf)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.building.instruction_mix import classify
 from tilewright.emulator import waitcnt
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.faults import TrapFault
 from tilewright.emulator.group import Mask, PendingEffect, Step, WaveGroup
+from tilewright.emulator.indexed_registers import make_index_step
 from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
 
 Condition = Callable[[WaveGroup], Mask]
@@ -25,11 +27,13 @@ _HINTS = frozenset({
     "s_wait_idle", "s_singleuse_vdst", "s_icache_inv", "s_dcache_inv", "s_dcache_wb", "s_gl1_inv", "s_inst_prefetch",
     "s_set_inst_prefetch_distance", "s_prefetch_inst", "s_prefetch_inst_pc_rel", "s_prefetch_data",
     "s_prefetch_data_pc_rel", "s_buffer_prefetch_data", "s_incperflevel", "s_decperflevel", "s_ttracedata",
-    "s_ttracedata_imm", "s_wakeup", "s_version", "s_code_end",
+    "s_ttracedata_imm", "s_wakeup", "s_version", "s_code_end", "s_set_gpr_idx_off",
 })  # fmt: skip
 _ENDS = frozenset(("s_endpgm", "s_endpgm_saved", "s_endpgm_ordered_ps_done"))
 _MODE = re.compile(r"hwreg\((\w+)(?:, ?(\d+), ?(\d+))?\)")
-_FLOAT_BITS = 8  # of the mode register: rounding and denormals; the other bits are not emulated
+# MODE's other name is that of gfx12. Of its bits, rounding and denormals (0 to 7) and FP16_OVFL (23) are emulated.
+_MODE_NAMES = ("HW_REG_MODE", "HW_REG_WAVE_MODE")
+_MODE_BITS = 0xFF | 1 << 23
 # Values of readable hardware registers: all waves run on die 0.
 _CONSTANT_REGISTERS = {"HW_REG_XCC_ID": 0}
 _CLOCKS = ("HW_REG_SHADER_CYCLES", "HW_REG_SHADER_CYCLES_LO")
@@ -75,11 +79,21 @@ class GridBarrier:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipVector:
+    """s_setvskip: skip vector instructions from here on where `condition` holds, else execute them."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The wave ends."""
 
 
-Ending = Jump | Call | Barrier | GridBarrier | End
+Ending = Jump | Call | Barrier | GridBarrier | SkipVector | End
+
+SKIPPING = 1  # in an address, which is a multiple of 4: vector instructions are skipped from there on
+_SKIPPED = ("valu", "matrix", "lds", "global")  # classes of vector instructions
 
 
 def find_ending(instruction: Instruction, code: LoadedCode) -> Ending | None:
@@ -94,9 +108,7 @@ def find_ending(instruction: Instruction, code: LoadedCode) -> Ending | None:
         return Jump(_read_target(instruction, code), condition(code.lanes)) if condition else None
     if name in ("s_setpc_b64", "s_swappc_b64", "s_call_b64"):
         return _read_call(instruction, code)
-    if name == _GRID_BARRIER:
-        return _read_grid_barrier(instruction, code)
-    return _read_barrier(instruction, code)
+    return _read_skip(instruction, code) or _read_barrier(instruction, code)
 
 
 def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
@@ -118,14 +130,46 @@ def _translate_step(instruction: Instruction, code: LoadedCode) -> Step | None:
     if name == "s_trap":
         return _translate_trap(instruction)
     make = _OTHERS.get(name)
-    return make(instruction, code) if make else None
+    return make(instruction, code) if make else make_index_step(instruction, code)
 
 
 def can_end_block(mnemonic: str) -> bool:
     """Whether an instruction with this name can be the last of a basic block."""
     return mnemonic in (*_ENDS, _GRID_BARRIER) or mnemonic.startswith(
-        ("s_branch", "s_cbranch_", "s_setpc_", "s_swappc_", "s_call_", "s_barrier")
+        ("s_branch", "s_cbranch_", "s_setpc_", "s_swappc_", "s_call_", "s_barrier", "s_setvskip")
     )
+
+
+def is_skipped(mnemonic: str) -> bool:
+    """Whether s_setvskip skips an instruction."""
+    return classify(mnemonic) in _SKIPPED
+
+
+def skip_vector(
+    instruction: Instruction, ending: Ending | None, step: Step | None, code: LoadedCode
+) -> tuple[Ending | None, Step | None]:
+    """Return ending and step of an instruction while vector instructions are skipped."""
+    if isinstance(ending, Call):
+        raise code.unknown("a call while vector instructions are skipped", instruction)
+    if isinstance(ending, Jump):
+        return replace(ending, target=ending.target | SKIPPING), None
+    return ending, do_nothing if is_skipped(instruction.mnemonic) else step
+
+
+def _make_bit_test(value: Operand, number: Operand, instruction: Instruction, code: LoadedCode) -> Condition:
+    """Return a test of a bit of a scalar operand."""
+    for operand in (value, number):
+        if operand.kind not in ("s", "const"):
+            raise code.unknown("an operand that is not scalar", instruction)
+
+    def test(group: WaveGroup) -> Mask:
+        bits, place = (
+            group.s[operand.index] if operand.kind == "s" else np.full(group.waves, operand.value, np.int64)
+            for operand in (value, number)
+        )
+        return (bits.astype(np.int64) >> (place.astype(np.int64) & 31) & 1).astype(np.bool_)
+
+    return test
 
 
 def _read_target(instruction: Instruction, code: LoadedCode) -> int:
@@ -179,8 +223,17 @@ def _get_register_pair(operand: Operand, instruction: Instruction, code: LoadedC
     return operand.index
 
 
-def _read_barrier(instruction: Instruction, code: LoadedCode) -> Barrier | None:
+def _read_skip(instruction: Instruction, code: LoadedCode) -> SkipVector | None:
+    if instruction.mnemonic != "s_setvskip":
+        return None
+    value, number = instruction.operands
+    return SkipVector(_make_bit_test(value, number, instruction, code))
+
+
+def _read_barrier(instruction: Instruction, code: LoadedCode) -> Barrier | GridBarrier | None:
     name = instruction.mnemonic
+    if name == _GRID_BARRIER:
+        return _read_grid_barrier(instruction, code)
     if name == "s_barrier":
         return Barrier("both")
     if name not in ("s_barrier_signal", "s_barrier_signal_isfirst", "s_barrier_wait"):
@@ -233,6 +286,12 @@ def _translate_time(instruction: Instruction, code: LoadedCode) -> Step:
     return execute
 
 
+def is_mode_part(name: str, first: int, width: int) -> bool:
+    """Whether bits of a hardware register are emulated bits of the mode register."""
+    bits = ((1 << width) - 1) << first
+    return name in _MODE_NAMES and not bits & ~_MODE_BITS
+
+
 def _parse_hardware_register(instruction: Instruction, which: int, code: LoadedCode) -> tuple[str, int, int]:
     """Return name, first bit and width of a hwreg(…) operand."""
     match = _MODE.fullmatch(instruction.operands[which].name)
@@ -252,7 +311,7 @@ def _get_register(instruction: Instruction, code: LoadedCode) -> Step:
         return lambda group: _set_value(
             group.s[register], np.uint32(group.batch.counters.steps >> first & limit & 0xFFFFF)
         )
-    if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
+    if not is_mode_part(name, first, width):
         raise code.unknown(f"reading {width} bits of {name} from bit {first}", instruction)
     return lambda group: _set_value(group.s[register], np.uint32(group.float_mode >> first & limit))
 
@@ -263,7 +322,7 @@ def _set_value(register: NDArray[np.uint32], value: np.uint32) -> None:
 
 def _set_register(instruction: Instruction, code: LoadedCode) -> Step:
     name, first, width = _parse_hardware_register(instruction, 0, code)
-    if name != "HW_REG_MODE" or first + width > _FLOAT_BITS:
+    if not is_mode_part(name, first, width):
         raise code.unknown(f"writing {width} bits of {name} from bit {first}", instruction)
     source = instruction.operands[1]
     if source.kind == "const" and isinstance(source.value, int):

@@ -16,7 +16,7 @@ _LAYOUT = struct.Struct("<IIIIq20sIIIHHI")
 
 # Fields by generation: name, first bit and number of bits. Bits outside all fields must be 0.
 _Fields = tuple[tuple[str, int, int], ...]
-_RSRC1: _Fields = (("vgprs", 0, 6), ("float_mode", 12, 8))
+_RSRC1: _Fields = (("vgprs", 0, 6), ("float_mode", 12, 8), ("fp16_ovfl", 26, 1))
 _RSRC1_GFX9: _Fields = (*_RSRC1, ("sgprs", 6, 4), ("dx10_clamp", 21, 1), ("ieee", 23, 1))
 _RSRC1_RDNA: _Fields = (*_RSRC1, ("wgp_mode", 29, 1), ("mem_ordered", 30, 1), ("forward_progress", 31, 1))
 _RSRC1_GFX11: _Fields = (*_RSRC1_RDNA, ("dx10_clamp", 21, 1), ("ieee", 23, 1))
@@ -77,6 +77,7 @@ class Descriptor:
     accumulators: int  # index of the vector register that holds a0; equal to `vgprs` when there are none
     float_mode: int
     ieee: bool
+    fp16_ovfl: bool
     dx10_clamp: bool
     user: UserRegisters
     user_sgprs: int  # registers before the work-group indices
@@ -85,6 +86,11 @@ class Descriptor:
     thread_dimensions: int  # 1 to 3
     lanes: int
     dynamic_stack: bool
+
+    @property
+    def mode(self) -> int:
+        """The MODE register at the start, without DX10_CLAMP."""
+        return self.float_mode | self.ieee << 9 | self.fp16_ovfl << 23
 
 
 def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
@@ -118,6 +124,7 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
         accumulators=accumulators,
         float_mode=one["float_mode"],
         ieee=bool(one.get("ieee", 0)),
+        fp16_ovfl=bool(one["fp16_ovfl"]),
         dx10_clamp=bool(one.get("dx10_clamp", 1)),
         user=user,
         user_sgprs=two["user_sgprs"],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import RLock
 
 import numpy as np
 
 from tilewright.arch.spec import Arch
+from tilewright.base.errors import InvalidValueError
 from tilewright.emulator import waitcnt
 from tilewright.emulator.bundle import find_code_object
 from tilewright.emulator.code import LoadedCode
@@ -16,18 +18,24 @@ from tilewright.emulator.code_object import CodeObject, Symbol, read_code_object
 from tilewright.emulator.descriptor import Descriptor, read_descriptor
 from tilewright.emulator.disassembly import disassemble
 from tilewright.emulator.entry_state import EntryState, build_argument_memory, build_dispatch_packet, make_first_group
-from tilewright.emulator.faults import CodeObjectError, FaultLocation, LaunchFault
+from tilewright.emulator.faults import CodeObjectError, Fault, FaultLocation, LaunchFault
 from tilewright.emulator.group import POISON, Batch
+from tilewright.emulator.inlined_calls import find_source_frames
+from tilewright.emulator.kernel_cache import find_kernel_cache, identify
 from tilewright.emulator.kernel_metadata import KernelMetadata
-from tilewright.emulator.launch import AUTO, Counters, Launch, Mode
+from tilewright.emulator.launch import AUTO, NATIVE, NUMPY, Counters, Launch, Mode
 from tilewright.emulator.lds import Lds
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.native.library import EngineLibrary
-from tilewright.emulator.native.lower import LoweredKernel
+from tilewright.emulator.native.engine_library import EngineLibrary
+from tilewright.emulator.native.launch_checker import LaunchChecker
+from tilewright.emulator.native.lowered import LoweredKernel
 from tilewright.emulator.native.native_engine import BATCH_WAVES as NATIVE_BATCH_WAVES
 from tilewright.emulator.native.native_engine import NativeEngine, prepare_native
 from tilewright.emulator.numpy_engine import LIMIT, Budget, NumpyEngine
+from tilewright.emulator.profile import ProfileRecorder
 from tilewright.emulator.program import Listing, Program, make_listing
+from tilewright.emulator.sanitizer.checks import PROGRESS, parse_checks
+from tilewright.emulator.sanitizer.findings import CheckFault, Finding
 
 # Waves that run together. A larger batch makes each step cheaper per wave, until the registers no longer fit the
 # caches. Work-groups of one batch may wait for each other; those of a later batch have not started.
@@ -35,6 +43,7 @@ BATCH_WAVES = 256
 # Private memory per lane for kernels whose need is known only at run time. HIP's own default is smaller.
 _DYNAMIC_STACK = 16384
 _PRIVATE_GRANULE = 16
+_ARGUMENT_GRANULE = 16  # HSA runtime specification: the least alignment of argument memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class DeviceKernel:
     descriptor: Descriptor
     code: LoadedCode
     program: Program
+    code_object: bytes = b""  # with the line table
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +82,28 @@ class EmulatedDevice:
 
     def load(self, code: bytes) -> Module:
         """Load a code object, or a bundle's code object for this GPU, into memory."""
-        code_object = read_code_object(find_code_object(code, self.arch.name))
+        data = find_code_object(code, self.arch.name)
+        cache = find_kernel_cache()
+        kept = None if cache is None else cache.read_code_object(data)
+        code_object = kept or read_code_object(data)
         if code_object.arch != self.arch.name:
             raise CodeObjectError(f"it is for {code_object.arch}, but this is an emulated {self.arch.name}")
         if code_object.extent == 0:
             raise CodeObjectError("it has nothing to load")
         descriptors = {name: self._read_descriptor(code_object, name) for name in code_object.kernels}
-        listing = make_listing(disassemble(code_object.data, self.arch))
+        find_listing = functools.cache(lambda: make_listing(disassemble(data, self.arch)))
+        if kept is None:
+            find_listing()  # an error if LLVM cannot disassemble it
+            if cache is not None:
+                cache.keep_code_object(code_object)
         with self._lock:
             base = self.memory.allocate(code_object.extent, "code object")
             self._copy_code_object(code_object, base)
+            self.memory.mark_written(base, code_object.extent)
+        identity = "" if cache is None else identify(data)
         kernels = {
-            name: self._make_kernel(code_object.kernels[name], descriptors[name], listing, base) for name in descriptors
+            name: self._make_kernel(code_object.kernels[name], descriptors[name], base, find_listing, identity, data)
+            for name in descriptors
         }
         return Module(base, kernels, code_object.symbols)
 
@@ -109,10 +129,17 @@ class EmulatedDevice:
         return descriptor
 
     def _make_kernel(
-        self, metadata: KernelMetadata, descriptor: Descriptor, listing: Listing, base: int
+        self,
+        metadata: KernelMetadata,
+        descriptor: Descriptor,
+        base: int,
+        find_listing: Callable[[], Listing],
+        identity: str,
+        data: bytes,
     ) -> DeviceKernel:
         code = LoadedCode(self.arch, metadata.name, descriptor.lanes, descriptor.accumulators, base)
-        return DeviceKernel(metadata.name, metadata, descriptor, code, Program(listing, code, descriptor.vgprs))
+        program = Program(find_listing, code, descriptor.vgprs, identity)
+        return DeviceKernel(metadata.name, metadata, descriptor, code, program, data)
 
     def launch(
         self,
@@ -125,6 +152,9 @@ class EmulatedDevice:
         batch_waves: int = BATCH_WAVES,
         engine: str = AUTO,
         turned: bool = False,
+        profile: ProfileRecorder | None = None,
+        checks: str | Iterable[str] = (),
+        found: Callable[[Finding], None] | None = None,
     ) -> Counters:
         """Run a kernel to its end. Errors of the kernel raise a `Fault`.
 
@@ -132,12 +162,37 @@ class EmulatedDevice:
         With `turned` the orders are exchanged; also, copies to LDS arrive at once instead of at their wait, and a load
         whose register is written before a wait arrives before that write instead of after it.
         `engine` is "numpy", "native" (in C, compiled at its first use), or "auto": the native one if it supports the
-        kernel, else NumPy.
+        kernel, else NumPy. `profile` gets the counts of each instruction.
+        `checks` are words of `sanitizer.checks`; they need the native engine. When the kernel has ended, `found` gets
+        each finding; without it, findings raise a `CheckFault`.
         """
         self._check_launch(kernel, launch)
+        wanted = parse_checks(checks)
+        if wanted and engine == NUMPY:
+            raise InvalidValueError(
+                f"checks need the native engine, and '{NUMPY}' is given: use '{AUTO}' or '{NATIVE}'"
+            )
         with self._lock, np.errstate(all="ignore"):
-            native = prepare_native(kernel.program, kernel.code, kernel.descriptor, engine)
-            return _LaunchRun(self, kernel, launch, mode, detailed, turned).run(Budget(limit), batch_waves, native)
+            native = prepare_native(kernel.program, kernel.code, kernel.descriptor, NATIVE if wanted else engine)
+            run = _LaunchRun(self, kernel, launch, mode, detailed or profile is not None, turned, profile, wanted)
+            try:
+                counters = run.run(Budget(limit), batch_waves, native)
+            except Fault as fault:
+                stopped = add_source(fault, kernel)
+                if found is None:
+                    for finding in run.findings:
+                        stopped.add_note(f"found before: {finding}")
+                else:
+                    _pass_on(run.findings, found)
+                raise stopped from fault.__cause__
+            finally:
+                if not wanted:
+                    self.memory.forget_writes()
+        if run.findings and found is None:
+            raise CheckFault(run.findings)
+        if found is not None:
+            _pass_on(run.findings, found)
+        return counters
 
     def _check_launch(self, kernel: DeviceKernel, launch: Launch) -> None:
         metadata, place = kernel.metadata, FaultLocation(kernel=kernel.name)
@@ -162,9 +217,20 @@ class _LaunchRun:
     """One launch, and the memory that it needs in addition to its arguments."""
 
     def __init__(
-        self, device: EmulatedDevice, kernel: DeviceKernel, launch: Launch, mode: Mode, detailed: bool, turned: bool
+        self,
+        device: EmulatedDevice,
+        kernel: DeviceKernel,
+        launch: Launch,
+        mode: Mode,
+        detailed: bool,
+        turned: bool,
+        profile: ProfileRecorder | None,
+        checks: frozenset[str],
     ) -> None:
+        self.findings: list[Finding] = []
         self._turned = turned
+        self._profile = profile
+        self._checks = checks
         self._device = device
         self._kernel = kernel
         self._launch = launch
@@ -187,7 +253,7 @@ class _LaunchRun:
                 self._device.memory.free(address)
 
     def _run_numpy(self, start: EntryState, budget: Budget, batch_waves: int) -> None:
-        engine = NumpyEngine(self._kernel.program, self._kernel.code, self._counters, budget)
+        engine = NumpyEngine(self._kernel.program, self._kernel.code, self._counters, budget, self._profile)
         total = self._launch.grid.count
         at_once = total if self._launch.cooperative else max(batch_waves // start.waves_per_block, 1)
         scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
@@ -200,18 +266,26 @@ class _LaunchRun:
     def _run_native(
         self, start: EntryState, budget: Budget, batch_waves: int, library: EngineLibrary, lowered: LoweredKernel
     ) -> None:
-        engine = NativeEngine(library, lowered, self._kernel.code, self._counters, budget.instructions)
+        checks = self._checks - {PROGRESS} if self._launch.host_calls else self._checks  # the host makes progress, too
+        checker = LaunchChecker(library, self._device.memory, checks, self._launch.grid.count) if checks else None
+        engine = NativeEngine(
+            library, lowered, self._kernel.code, self._counters, budget.instructions, self._profile, checker
+        )
         total = self._launch.grid.count
         waves = batch_waves if self._private_bytes else max(batch_waves, NATIVE_BATCH_WAVES)
         at_once = total if self._launch.cooperative else max(waves // start.waves_per_block, 1)
         scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
-        for first in range(0, total, at_once):
-            # The engine has its own LDS. A batch needs some, so it gets that of one work-group.
-            engine.run(start, self._make_batch(start, 1, scratch), first, min(at_once, total - first))
+        try:
+            for first in range(0, total, at_once):
+                # The engine has its own LDS. A batch needs some, so it gets that of one work-group.
+                engine.run(start, self._make_batch(start, 1, scratch), first, min(at_once, total - first))
+        finally:
+            if checker is not None:
+                self.findings += checker.take_findings(lowered, self._kernel.code, self._kernel.code_object)
         engine.count_mix(self._kernel.program)
 
     def _allocate(self, data: bytes, label: str) -> int:
-        address = self._device.memory.allocate(max(len(data), 1), label)
+        address = self._device.memory.allocate(max(len(data), 1), label, internal=True)
         self._allocated.append(address)
         self._device.memory.write(address, data)
         return address
@@ -219,7 +293,8 @@ class _LaunchRun:
     def _prepare_entry_state(self) -> EntryState:
         user = self._kernel.descriptor.user
         arguments = build_argument_memory(self._kernel.metadata, self._launch)
-        kernarg = self._allocate(arguments, "kernel arguments")
+        # LLVM loads three words as four, so the last load may end after the last argument.
+        kernarg = self._allocate(arguments + bytes(-len(arguments) % _ARGUMENT_GRANULE), "kernel arguments")
         packet = build_dispatch_packet(self._launch, self._kernel.descriptor, kernarg)
         dispatch = self._allocate(packet, "dispatch packet") if user.dispatch else 0
         first, last = 4 * user.preload_offset, 4 * (user.preload_offset + user.preload_length)
@@ -241,7 +316,7 @@ class _LaunchRun:
         size = waves * self._kernel.descriptor.lanes * self._private_bytes
         if size == 0:
             return 0, 0
-        address = self._device.memory.allocate(size, "private memory")
+        address = self._device.memory.allocate(size, "private memory", internal=True)
         self._allocated.append(address)
         return address, size
 
@@ -264,3 +339,16 @@ class _LaunchRun:
             counter_of=waitcnt.find_counters(self._device.arch.name),
             capacity_of=waitcnt.find_capacities(self._device.arch.name),
         )
+
+
+def _pass_on(findings: Iterable[Finding], found: Callable[[Finding], None]) -> None:
+    for finding in findings:
+        found(finding)
+
+
+def add_source(fault: Fault, kernel: DeviceKernel) -> Fault:
+    """Return a fault with the source line of its instruction, if the code object has a line table."""
+    if fault.place.address is None or fault.place.instruction is None:
+        return fault
+    source, _ = find_source_frames(kernel.code_object, fault.place.address)
+    return fault if source is None else fault.add_location(source=source)

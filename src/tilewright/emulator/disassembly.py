@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -12,9 +11,7 @@ from pathlib import Path
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError
 from tilewright.base.knobs import PYPI
-from tilewright.building.code_object import read_disassembly
 from tilewright.building.disassembled import DisassembledLine
-from tilewright.building.discover import discover
 from tilewright.emulator.faults import CodeObjectError, FaultLocation, UnknownInstructionFault
 from tilewright.emulator.instruction import EXEC, FLAT_SCRATCH, M0, SCALARS, TTMP, VCC, Instruction, Modifier, Operand
 from tilewright.emulator.tools import get_given_tools
@@ -43,11 +40,17 @@ _REGISTER = re.compile(r"(v|a|s|ttmp)(?:(\d+)|\[(\d+)(?::(\d+))?\])(?:\.([lh]))?
 _DECIMAL = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\(.*\))?")
 _WRAPPED = re.compile(r"(lit|lit64|sext|neg|abs)\((.*)\)")
+# LLVM's remark behind a constant that it would not encode there itself, such as a float as the scale of v_mfma_scale.
+_REMARK = re.compile(r"/\*Invalid immediate\*/")
 _MOST = {"v": 256, "a": 256, "s": SCALARS, "ttmp": 16}
 
 
 def disassemble(code: bytes, arch: Arch) -> tuple[DisassembledLine, ...]:
     """Return the instructions of a code object as text. Code that the disassembler rejects is a `CodeObjectError`."""
+    import tempfile  # noqa: PLC0415 - both take long to import
+
+    from tilewright.building.code_object import read_disassembly  # noqa: PLC0415
+
     objdump = _find_objdump()
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         path = Path(folder) / "kernel.co"
@@ -63,6 +66,8 @@ def _find_objdump() -> Path | None:
     """Return the path of LLVM's disassembler in the current toolchain; None if it lists code when it compiles it."""
     if (given := get_given_tools()) is not None:
         return given.objdump
+    from tilewright.building.discover import discover  # noqa: PLC0415 - takes long to import
+
     found = discover()
     if found.chosen == PYPI:
         return None
@@ -105,7 +110,7 @@ def _parse_half(text: str, line: DisassembledLine, other: Instruction | None) ->
         before = _split_text(rest, ",")[:-1]
         operands = (*(_read_operand(text, line) for text in before), Operand("const", value=target))
     else:
-        operands, modifiers = _parse_operands(rest, line)
+        operands, modifiers = _parse_operands(_REMARK.sub("", rest), line)
     return Instruction(line.address, line.size, mnemonic, operands, line.text, encoding, modifiers, other)
 
 

@@ -20,10 +20,12 @@ from tilewright.emulator.instruction import EXEC, SCALARS, TTMP
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Launch
 
-# The work-group indices are in ttmp9 and ttmp7 (LLVM, feature architected-sgprs with work-group ids in TTMPs).
-_BLOCK_IDS_IN_TTMP = "gfx12"
+# The work-group indices are in ttmp9 and ttmp7 (LLVM, feature architected-sgprs with work-group ids in TTMPs), and the
+# index of the wave in its work-group is in bits 25 to 29 of ttmp8 (LLVM, SITargetLowering::lowerWaveID).
+_IDS_IN_TTMP = "gfx12"
+_WAVE_ID_SHIFT = 25
 _ABSENT = (
-    "none", "printf_buffer", "heap_v1", "default_queue",
+    "none", "printf_buffer", "default_queue",
     "completion_action", "queue_ptr", "tool_correlation_id",
 )  # fmt: skip
 _DIMENSIONS = 3  # HIP launches are three-dimensional
@@ -66,12 +68,13 @@ def build_argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
 
 
 def _list_hidden_values(launch: Launch) -> Mapping[str, int]:
-    """Return hidden arguments by kind. Heap and queue do not exist: their addresses are 0."""
+    """Return hidden arguments by kind. A queue does not exist: its address is 0."""
     grid, block = launch.grid, launch.block
     values = {
         "hidden_grid_dims": _DIMENSIONS,
         "hidden_dynamic_lds_size": launch.dynamic_lds,
         "hidden_hostcall_buffer": launch.host_calls,
+        "hidden_heap_v1": launch.heap,
         # Device libraries compare it with 0 to find out whether a launch is cooperative.
         "hidden_multigrid_sync_arg": int(launch.cooperative),
         "hidden_private_base": PRIVATE_BASE >> 32,
@@ -108,7 +111,7 @@ def make_first_group(start: EntryState, batch: Batch, first_block: int, blocks: 
         lds_base=np.arange(blocks, dtype=np.int64).repeat(per_block) * batch.lds.stride,
         scratch_base=_compute_scratch_offsets(start, batch, waves) + np.uint64(batch.scratch),
     )
-    return WaveGroup(batch, vgprs, sgprs, np.zeros(waves, np.bool_), places, start.descriptor.float_mode)
+    return WaveGroup(batch, vgprs, sgprs, np.zeros(waves, np.bool_), places, start.descriptor.mode)
 
 
 def make_scalar_registers(start: EntryState, batch: Batch, first_block: int, blocks: int) -> U32:
@@ -163,9 +166,10 @@ def _set_scalars(
     sgprs[:, : len(words)] = words
     ids = (block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y))
     at = descriptor.user_sgprs
-    if generation(start.arch) == _BLOCK_IDS_IN_TTMP:
+    if generation(start.arch) == _IDS_IN_TTMP:
         sgprs[:, TTMP + 9] = ids[0]
         sgprs[:, TTMP + 7] = ids[1] | ids[2] << 16
+        sgprs[:, TTMP + 8] = np.arange(len(block)) % start.waves_per_block << _WAVE_ID_SHIFT
     else:
         for asked, values in zip(descriptor.block_ids, ids, strict=True):
             if asked:

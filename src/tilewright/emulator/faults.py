@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import linecache
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from tilewright.base.errors import DeviceError
+
+if TYPE_CHECKING:
+    from tilewright.emulator.source_lines import SourceLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +22,13 @@ class FaultLocation:
     block: int | None = None  # index of the work-group in the grid
     wave: int | None = None  # index of the wave in its work-group
     lane: int | None = None
+    source: SourceLine | None = None
 
     def __str__(self) -> str:
         parts = []
+        if self.source is not None:
+            text = linecache.getline(self.source.file, self.source.line).strip()  # empty if the file is not here
+            parts.append(f"source: {self.source}" + (f": {text}" if text else ""))
         if self.instruction is not None:
             at = f" at {self.address:#x}" if self.address is not None else ""
             parts.append(f"instruction{at}: {self.instruction}")
@@ -78,6 +87,12 @@ class EndlessLoopFault(Fault):
     """A launch executed more instructions than its limit."""
 
     name = "endless-loop"
+
+
+class SpinFault(Fault):
+    """All waves that still run wait for a change that none of them makes."""
+
+    name = "spin"
 
 
 class BarrierFault(Fault):

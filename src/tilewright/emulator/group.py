@@ -94,7 +94,7 @@ class WaveGroup:
         self.sgprs = sgprs  # [waves, SCALARS]
         self.scc = scc
         self.places = places
-        self.float_mode = float_mode  # FLOAT_MODE: rounding in bits 0-3, denormals of f32 in 4-5, of f16 and f64 in 6-7
+        self.float_mode = float_mode  # MODE: see alu/float_mode.py
         self.pending: dict[str, list[PendingEffect]] = {}  # by counter, the oldest first
         self.waves = int(vgprs.shape[1])
         self.lanes = int(vgprs.shape[2])

@@ -64,8 +64,8 @@ class Extent:
 class Launch:
     """One launch: `grid` in work-groups, `block` in threads, `arguments` in their memory layout.
 
-    `host_calls` is the address of the packets through which kernels call the host, or 0. The work-groups of a
-    `cooperative` launch all run together, so they may wait for each other.
+    `host_calls` is the address of the packets through which kernels call the host, or 0; `heap` that of the state of
+    their heap. The work-groups of a `cooperative` launch all run together, so they may wait for each other.
     """
 
     grid: Extent
@@ -74,3 +74,4 @@ class Launch:
     dynamic_lds: int = 0
     host_calls: int = 0
     cooperative: bool = False
+    heap: int = 0

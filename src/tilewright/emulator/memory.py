@@ -9,7 +9,8 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right, insort
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Lock
 
 import numpy as np
@@ -39,6 +40,8 @@ class Allocation:
     size: int
     span: int
     label: str
+    site: object = field(default="", compare=False)  # where it was allocated; its text is made when it is needed
+    internal: bool = False  # of the emulated device itself
 
     @property
     def end(self) -> int:
@@ -73,15 +76,23 @@ class Memory:
         self._recent = (0, 0)  # start and end of the last accessed allocation
         self._bounds = np.empty((2, 0), np.int64)  # starts and ends of all allocations, in order
         self._lock = Lock()
+        self._find_site: Callable[[], object] | None = None
+        self._defined: dict[int, NDArray[np.uint8]] | None = None  # by start: 1 for each byte that was written
 
-    def allocate(self, size: int, label: str = "") -> int:
-        """Allocate `size` bytes and return their address. `label` names them in faults. They are not cleared."""
+    def allocate(self, size: int, label: str = "", *, internal: bool = False) -> int:
+        """Allocate `size` bytes and return their address. `label` names them in faults. They are not cleared.
+
+        `internal` memory belongs to the emulated device: no check follows its bytes.
+        """
         if size < 1:
             raise InvalidValueError(f"cannot allocate {size} bytes: at least 1 is needed")
         with self._lock:
             span = -(-(size + GUARD) // ALIGNMENT) * ALIGNMENT
-            new = Allocation(self._find_room(span, size), size, span, label)
+            site = self._find_site() if self._find_site is not None and not internal else ""
+            new = Allocation(self._find_room(span, size), size, span, label, site, internal)
             insort(self._live, new)
+            if self._defined is not None and not internal:
+                self._defined[new.start] = np.zeros(size, np.uint8)
             self._update_bounds()
             return self.base + new.start
 
@@ -94,6 +105,8 @@ class Memory:
                 what = "is freed a second time" if twice else f"is not an allocation: {self.describe_address(address)}"
                 raise MemoryFault(f"{address:#x} {what}")
             gone = self._live.pop(at)
+            if self._defined is not None:
+                self._defined.pop(gone.start, None)
             self._update_bounds()
             self._freed.append(gone)
             self._release_pages(gone)
@@ -152,11 +165,72 @@ class Memory:
         """Write bytes to one allocation."""
         octets = memoryview(data).cast("B")
         self.view(address, len(octets))[:] = octets
+        self.mark_written(address, len(octets))
 
     def fill(self, address: int, value: int, size: int) -> None:
         """Set `size` bytes of one allocation to `value`."""
         start = self._find_offset(address, size)
         self.views.u8[start : start + size] = value
+        self.mark_written(address, size)
+
+    def record_sites(self, find_site: Callable[[], object]) -> None:
+        """From now on record where memory is allocated: `find_site` returns it, and `str` gives its text."""
+        self._find_site = find_site
+
+    def track_writes(self) -> None:
+        """From now on record which bytes were written. Those of allocations that exist already count as written."""
+        if self._defined is None:
+            self._defined = {}
+
+    @property
+    def tracks_writes(self) -> bool:
+        """Whether it is recorded which bytes were written."""
+        return self._defined is not None
+
+    def forget_writes(self) -> None:
+        """Let all bytes that exist now count as written, because something wrote that was not recorded."""
+        if self._defined is not None:
+            self._defined.clear()
+
+    def mark_written(self, address: int, size: int) -> None:
+        """Record that bytes of one allocation were written."""
+        if (found := self._find_defined(address)) is not None:
+            octets, at = found
+            octets[at : at + size] = 1
+
+    def mark_copied(self, target: int, source: int, size: int) -> None:
+        """Record that bytes were copied; `source` may be outside this memory. Copies of unwritten bytes are such."""
+        into, of = self._find_defined(target), self._find_defined(source)
+        if into is None:
+            return
+        if of is None:
+            into[0][into[1] : into[1] + size] = 1
+        else:
+            into[0][into[1] : into[1] + size] = of[0][of[1] : of[1] + size]
+
+    def _find_defined(self, address: int) -> tuple[NDArray[np.uint8], int] | None:
+        """Return the record of the allocation around an address, and the index of the address in it."""
+        if not self._defined:
+            return None
+        with self._lock:
+            found = self._find_allocation(address - self.base)
+        octets = None if found is None else self._defined.get(found.start)
+        return None if octets is None or found is None else (octets, address - self.base - found.start)
+
+    def list_shadows(self) -> list[tuple[int, NDArray[np.uint8] | None] | None]:
+        """Return size and written bytes of every allocation, ascending; None for internal ones.
+
+        Without written bytes, all count as written.
+        """
+        with self._lock:
+            written = self._defined or {}
+            return [None if item.internal else (item.size, written.get(item.start)) for item in self._live]
+
+    def list_sites(self) -> list[tuple[int, int, str, str]]:
+        """Return address, size, label and site of every allocation that is not internal, ascending."""
+        with self._lock:
+            found = [item for item in self._live if not item.internal]
+        return [(self.base + item.start, item.size, item.label, str(item.site)) for item in found]
 
     def view(self, address: int, size: int) -> memoryview:
         """Return a view of bytes, which must lie in one allocation."""
@@ -254,7 +328,9 @@ class Memory:
 
     def _describe_allocation(self, item: Allocation) -> str:
         label = f"'{item.label}'" if item.label else "an allocation"
-        return f"{label} ({self.base + item.start:#x}, {item.size} bytes)"
+        place = str(item.site)
+        site = f", allocated at {place}" if place else ""
+        return f"{label} ({self.base + item.start:#x}, {item.size} bytes{site})"
 
 
 def _get_start(item: Allocation) -> int:

@@ -10,11 +10,12 @@ import numpy as np
 
 from tilewright.emulator import waitcnt
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.control import Barrier, Call, End, GridBarrier, Jump
+from tilewright.emulator.control import SKIPPING, Barrier, Call, End, GridBarrier, Jump, SkipVector
 from tilewright.emulator.faults import BarrierFault, CodeFault, EndlessLoopFault, Fault, FaultLocation
-from tilewright.emulator.group import Mask, WaveGroup
+from tilewright.emulator.group import Mask, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.launch import Counters
+from tilewright.emulator.profile import TRAFFIC, InstructionCounts, ProfileRecorder
 from tilewright.emulator.program import BasicBlock, Program
 from tilewright.emulator.scheduler import Barriers, GroupScheduler, RunnableGroup, split_slots
 from tilewright.emulator.write_hazards import apply_pending_loads
@@ -38,8 +39,16 @@ class Budget:
 class NumpyEngine:
     """One launch of one kernel. Batches of work-groups run one after another."""
 
-    def __init__(self, program: Program, code: LoadedCode, counters: Counters, budget: Budget) -> None:
+    def __init__(
+        self,
+        program: Program,
+        code: LoadedCode,
+        counters: Counters,
+        budget: Budget,
+        profile: ProfileRecorder | None = None,
+    ) -> None:
         self._program = program
+        self._profile = profile
         self._code = code
         self._counters = counters
         self._budget = budget
@@ -62,6 +71,9 @@ class NumpyEngine:
         for address, waves in self._waves_through.items():
             block = self._program.get_block(address)
             self._program.record_reached(self._program.list_addresses(block))
+            if self._profile is not None:
+                for each in self._program.list_addresses(block):
+                    self._profile.at(each).executed += waves
             for name, count in block.mix.items():
                 total[name] += count * waves
         self._counters.instructions = dict(total)
@@ -74,14 +86,15 @@ class NumpyEngine:
         except Fault as fault:
             raise self._add_fault_location(fault, group, None) from fault.__cause__
         at = 0
+        steps = block.steps if self._profile is None else self._profile_steps(block, self._profile)
         try:
             if group.batch.strict:
-                for at, (step, written) in enumerate(zip(block.steps, block.written, strict=True)):  # noqa: B007
+                for at, (step, written) in enumerate(zip(steps, block.written, strict=True)):  # noqa: B007
                     step(group)
                     if written and group.pending:
                         apply_pending_loads(group, written)
             else:
-                for at, step in enumerate(block.steps):  # noqa: B007 - for the location of a fault
+                for at, step in enumerate(steps):  # noqa: B007 - for the location of a fault
                     step(group)
         except Fault as fault:
             raise self._add_fault_location(fault, group, block.sources[at]) from fault.__cause__
@@ -92,6 +105,13 @@ class NumpyEngine:
             ) from error
         self._count_block(block, group)
         return block
+
+    def _profile_steps(self, block: BasicBlock, profile: ProfileRecorder) -> list[Step]:
+        """Return steps that add their changes of the counters to the profile."""
+        return [
+            _make_profiled_step(step, self._counters, profile.at(source.address))
+            for step, source in zip(block.steps, block.sources, strict=True)
+        ]
 
     def _count_block(self, block: BasicBlock, group: WaveGroup) -> None:
         self._waves_through[block.address] += group.waves
@@ -130,6 +150,17 @@ class NumpyEngine:
         return self._counters
 
 
+def _make_profiled_step(step: Step, counters: Counters, own: InstructionCounts) -> Step:
+    def run(group: WaveGroup) -> None:
+        own.lanes += int(np.count_nonzero(group.exec_mask))
+        before = [getattr(counters, name) for name in TRAFFIC]
+        step(group)
+        for name, old in zip(TRAFFIC, before, strict=True):
+            setattr(own, name, getattr(own, name) + getattr(counters, name) - old)
+
+    return run
+
+
 class _Batch:
     """Runs the groups of a batch from their first instruction to their end."""
 
@@ -163,9 +194,12 @@ class _Batch:
 
     def _find_next(self, block: BasicBlock, group: WaveGroup, slot: int) -> int | None:
         """Return the address where the whole group continues; None if it splits, waits or ends."""
-        ending, after = block.ending, block.last.next_address
+        ending, after = block.ending, block.after
         if ending is None:
             return after
+        if isinstance(ending, SkipVector):  # the same place with vector instructions skipped is another address
+            after = block.last.next_address
+            ending = Jump(after | SKIPPING, ending.condition)
         if isinstance(ending, Jump):
             return self._take_jump(ending, after, group, slot)
         if isinstance(ending, Call):
@@ -217,7 +251,7 @@ class _Batch:
         return address
 
     def _handle_barrier(self, barrier: Barrier, block: BasicBlock, group: WaveGroup, slot: int) -> int | None:
-        after = block.last.next_address
+        after = block.after
         if barrier.kind != "wait":
             self._engine.counters.barriers += group.waves
         if barrier.kind == "both" and self._barriers.has_all_waves(group):
@@ -236,7 +270,7 @@ class _Batch:
 
     def _arrive_at_grid(self, barrier: GridBarrier, block: BasicBlock, group: WaveGroup, slot: int) -> None:
         """Let waves wait for others of the grid; the last ones let all of them continue."""
-        self._at_grid.append((RunnableGroup(group, block.last.next_address, slot), block.last))
+        self._at_grid.append((RunnableGroup(group, block.after, slot), block.last))
         wanted = int(group.v[barrier.register][0, int(group.exec_mask[0].argmax())]) + 1
         if sum(entry.group.waves for entry, _ in self._at_grid) >= wanted:
             for entry, _ in self._at_grid:

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 
 from tilewright.building.disassembled import DisassembledLine
 from tilewright.building.instruction_mix import classify
-from tilewright.emulator import access, alu, control, matrix
+from tilewright.emulator import control
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.control import Ending
 from tilewright.emulator.disassembly import find_branch_target, parse_line
 from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault, FaultLocation
 from tilewright.emulator.group import Registers, Step, WaveGroup
+from tilewright.emulator.indexed_registers import find_indexed, make_indexed_step
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.write_hazards import find_written_registers
 
 Translator = Callable[[Instruction, LoadedCode], Step | None]
-TRANSLATORS: tuple[Translator, ...] = (control.translate, alu.translate, access.translate, matrix.translate)
+
+
+@cache
+def list_translators() -> tuple[Translator, ...]:
+    """The translators of all kinds of instructions."""
+    # They take long to import, and the native engine runs kernels from the cache without them.
+    from tilewright.emulator import access, alu, matrix  # noqa: PLC0415
+
+    return (control.translate, alu.translate, access.translate, matrix.translate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,7 @@ class Listing:
 
     lines: Mapping[int, DisassembledLine]
     leaders: frozenset[int]
+    indexed: frozenset[int] = frozenset()  # see indexed_registers.py
     parsed: dict[int, Instruction] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -34,7 +45,8 @@ class Listing:
 class BasicBlock:
     """Instructions that run one after another. `steps` has no hints; `sources` are the instructions of the steps.
 
-    `written` are the registers that each step writes at once.
+    `written` are the registers that each step writes at once. An odd address is that of the same instructions with the
+    vector instructions skipped (s_setvskip).
     """
 
     address: int
@@ -45,6 +57,11 @@ class BasicBlock:
     last: Instruction
     count: int
     mix: Mapping[str, int]
+
+    @property
+    def after(self) -> int:
+        """The address of the next basic block, if no jump is taken."""
+        return self.last.next_address | self.address & control.SKIPPING
 
 
 def make_listing(lines: Iterable[DisassembledLine]) -> Listing:
@@ -57,19 +74,28 @@ def make_listing(lines: Iterable[DisassembledLine]) -> Listing:
             target = find_branch_target(line)
             if target is not None:
                 leaders.add(target)
-    return Listing(listed, frozenset(leaders))
+    return Listing(listed, frozenset(leaders), find_indexed(listed.values()))
 
 
 class Program:
-    """The code of one kernel."""
+    """The code of one kernel.
 
-    def __init__(self, listing: Listing, code: LoadedCode, vgprs: int) -> None:
-        self._listing = listing
+    `find_listing` returns the listing of its code object, when it is needed. `identity` is that of the code object, if
+    the kernel is as the code object has it.
+    """
+
+    def __init__(self, find_listing: Callable[[], Listing], code: LoadedCode, vgprs: int, identity: str = "") -> None:
+        self._find_listing = find_listing
+        self.identity = identity
         self._code = code
         self._vgprs = vgprs
         self._blocks: dict[int, BasicBlock] = {}
         self._watchers: dict[int, Callable[[Step], Step]] = {}
         self._reached: set[int] = set()
+
+    @cached_property
+    def _listing(self) -> Listing:
+        return self._find_listing()
 
     @property
     def lines(self) -> Mapping[int, DisassembledLine]:
@@ -105,7 +131,7 @@ class Program:
 
     def list_addresses(self, block: BasicBlock) -> Iterator[int]:
         """Iterate over the addresses of a basic block's instructions."""
-        at = block.address
+        at = block.address & ~control.SKIPPING
         while at < block.last.next_address:
             yield at
             at += self._listing.lines[at].size
@@ -115,7 +141,11 @@ class Program:
         line = replace(self._listing.lines[address], text=text)
         others = {at: known for at, known in self._listing.parsed.items() if at != address}
         listing = replace(self._listing, lines={**self._listing.lines, address: line}, parsed=others)
-        return Program(listing, self._code, self._vgprs)
+        return Program(lambda: listing, self._code, self._vgprs)
+
+    def copy(self) -> Program:
+        """Return the same code without watchers."""
+        return Program(self._find_listing, self._code, self._vgprs)
 
     def watch(self, address: int, watcher: Callable[[Step], Step]) -> None:
         """Wrap the step of one instruction, to inspect the waves before and after it.
@@ -129,9 +159,11 @@ class Program:
         steps: list[Step] = []
         sources: list[Instruction] = []
         mix: Counter[str] = Counter()
-        at, count = address, 0
+        at, count = address & ~control.SKIPPING, 0
         while True:
             instruction, end, step = self.translate_at(at)
+            if address & control.SKIPPING:
+                end, step = control.skip_vector(instruction, end, step, self._code)
             count += 1
             mix.update(classify(half.mnemonic) for half in (instruction, instruction.other) if half)
             if end is not None and at in self._watchers:
@@ -159,6 +191,11 @@ class Program:
         try:
             self.check_registers(instruction)
             end = control.find_ending(instruction, self._code)
+            if instruction.address in self._listing.indexed:
+                if end is not None:
+                    raise self._code.unknown("a jump between s_set_gpr_idx_on and s_set_gpr_idx_off", instruction)
+                if classify(instruction.mnemonic) == "valu":
+                    return None, make_indexed_step(instruction, self._code, self._make_checked_step)
             return (end, None) if end is not None else (None, self._make_step(instruction))
         except Fault as fault:
             return None, FaultStep(fault)
@@ -167,11 +204,24 @@ class Program:
             return None, FaultStep(self._code.unknown(what, instruction), error)
 
     def _make_step(self, instruction: Instruction) -> Step:
-        for translate in TRANSLATORS:
+        for translate in list_translators():
             step = translate(instruction, self._code)
             if step is not None:
                 return step
         raise self._code.unknown(f"'{instruction.mnemonic}'", instruction)
+
+    def _make_checked_step(self, instruction: Instruction) -> Step:
+        self.check_registers(instruction)
+        return self._make_step(instruction)
+
+    @property
+    def register_limit(self) -> int:
+        """The number of vector registers that v names."""
+        return self._code.accumulators or self._vgprs
+
+    def is_indexed(self, address: int) -> bool:
+        """Whether the registers of the instruction at an address are indexed."""
+        return address in self._listing.indexed
 
     def check_registers(self, instruction: Instruction) -> None:
         """Raise for a vector register beyond those that the kernel requests."""
@@ -183,7 +233,7 @@ class Program:
                 raise CodeObjectError(f"{what}, but the kernel requests {self._vgprs} vector registers")
 
     def _find_limit(self, operand: Operand) -> int:
-        return self._vgprs if operand.kind == "a" or not self._code.accumulators else self._code.accumulators
+        return self._vgprs if operand.kind == "a" else self.register_limit
 
 
 @dataclass(frozen=True, slots=True)

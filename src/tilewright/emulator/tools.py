@@ -12,11 +12,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class EmulatorTools:
-    """Paths of LLVM's tools (None where the compiler lists code itself) and of the native engine (None: NumPy)."""
+    """Paths of LLVM's tools (None where the compiler lists code itself) and of the native engine (None: NumPy).
+
+    `kernels` is the folder of `kernel_cache`; None if nothing is kept.
+    """
 
     objdump: Path | None
     readelf: Path | None
     engine: Path | None
+    kernels: Path | None = None
 
 
 _given: EmulatorTools | None = None

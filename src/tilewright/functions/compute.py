@@ -35,6 +35,7 @@ from tilewright.functions.device_copies import (
     make_host_array,
     pack,
     run_padded,
+    use_torch_stream,
 )
 from tilewright.functions.kernel_choice import prepare_registry
 from tilewright.functions.options import Options, get_options
@@ -246,9 +247,13 @@ class _PreparedCall:
         return _pass_views(path, self.device, launch) if len(launch.outputs) == 1 else None
 
     def run(self, views: list[View | None], outs: list[View] | None, out: Any, stream: Any) -> Any:
+        if stream is None:
+            return self._run(views, outs, out, None if self.on_host else find_torch_stream(views))
+        with use_torch_stream(views, stream):
+            return self._run(views, outs, out, stream)
+
+    def _run(self, views: list[View | None], outs: list[View] | None, out: Any, stream: Any) -> Any:
         results = self._allocate_results(views) if outs is None else outs
-        if stream is None and not self.on_host:
-            stream = find_torch_stream(views)
         stored = [
             self._allocate(spec, views) if spec.packed else result
             for spec, result in zip(self.plan.results, results, strict=True)

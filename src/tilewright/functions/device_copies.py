@@ -6,18 +6,37 @@ its allocator serves temporary tensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import TensorError
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.tensors import SIZES, View, compute_span, get_torch, to_torch_dtype, to_view, view_on
 from tilewright.registry.registry import Registry
+from tilewright.runtime.device_objects import get_stream_handle
 
 if TYPE_CHECKING:
     from tilewright.runtime.device import Device
 
 _zeros: dict[tuple[str, tuple[int, ...], str], View] = {}
+
+
+@contextmanager
+def use_torch_stream(views: Iterable[View | None], stream: Any) -> Iterator[None]:
+    """Let torch allocate and copy in a stream, if one of the tensors is torch's on a GPU.
+
+    In its own current stream, copies would run before or after the kernels in any order.
+    """
+    places = (view.form.place for view in views if view is not None and view.library == "torch")
+    place = next((place for place in places if place is not None), None)
+    if place is None:
+        yield
+        return
+    cuda, handle = get_torch().cuda, get_stream_handle(stream)
+    # torch has an object of its own for the default stream, whose handle is 0.
+    with cuda.stream(cuda.ExternalStream(handle, device=place) if handle else cuda.default_stream(place)):
+        yield
 
 
 def make_host_array(

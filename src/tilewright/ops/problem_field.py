@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, Self, TypeVar, dataclass_transform, overload
 
 from tilewright.base.document_values import expect_number
@@ -112,6 +113,8 @@ class ProblemField:
     stands_for: Derived | None
     shorthand: bool
     newer: bool = False  # than files of problems: see `dump_problem`
+    # Names that stand for one of the field's names, which follows from other fields.
+    resolves: Mapping[str, Callable[[Any], str]] = dataclasses.field(default_factory=dict)
     # Of a shorthand: the fields that get its value, or for each name that it takes, fields and their values.
     copies: tuple[str, ...] = ()
     expands: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
@@ -134,7 +137,13 @@ def problem_field(kind: ValueType[V], doc: str) -> V: ...
 
 @overload
 def problem_field(
-    kind: ValueType[V], doc: str, *, default: V, stands_for: str | Derived | None = None, newer: bool = False
+    kind: ValueType[V],
+    doc: str,
+    *,
+    default: V,
+    stands_for: str | Derived | None = None,
+    newer: bool = False,
+    resolves: Mapping[str, Callable[[Any], str]] = ...,
 ) -> V: ...
 
 
@@ -145,16 +154,19 @@ def problem_field(
     default: Any = MISSING,
     stands_for: str | Derived | None = None,
     newer: bool = False,
+    resolves: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
 ) -> Any:
     """Declare a field of a problem class.
 
     A default may stand for another value: that of the field `stands_for`, declared before, or a derived one. The type
     must accept such a default. A field that is `newer` than files of problems is left out of them if it has its
-    default.
+    default. `resolves` has other names that a caller may give, and the functions that find the field's own name for
+    them from fields declared before.
     """
     if isinstance(stands_for, str):
         stands_for = Derived(f"the same as {stands_for}", _get_field(stands_for))
     metadata = {"kind": kind, "doc": doc, "stands_for": stands_for, "shorthand": False, "newer": newer}
+    metadata["resolves"] = resolves
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -197,6 +209,7 @@ class ProblemBase:
 
     _declared: Mapping[str, ProblemField]
     _steps: tuple[tuple[str, Callable[[str, object], Any], object, Callable[[Any], object] | None], ...]
+    _resolved: Mapping[tuple[str, str], Callable[[Any], str]]  # by field and name
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -208,6 +221,7 @@ class ProblemBase:
             for name, f in cls._declared.items()
             if not f.shorthand
         )
+        cls._resolved = {(f.name, given): find for f in cls._declared.values() for given, find in f.resolves.items()}
 
     def __new__(cls, *_: object, **given: object) -> Self:
         # Python's own error for a misspelt field does not name the nearest one.
@@ -218,6 +232,9 @@ class ProblemBase:
 
     def __post_init__(self) -> None:
         values = self.__dict__
+        for (name, given), find in self._resolved.items():
+            if isinstance(values[name], str) and values[name] == given:
+                values[name] = find(self)
         for name, read, default, derive in self._steps:
             value = read(name, values[name])
             if derive is not None and value == default:

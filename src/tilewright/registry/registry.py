@@ -41,6 +41,7 @@ from tilewright.select.selection import KernelArg, Selection, Selector
 from tilewright.select.tuned import TunedTable, read_tuned
 
 if TYPE_CHECKING:
+    from tilewright.dispatch.launch import BoundKernel, CallSequence
     from tilewright.runtime.device import Device
     from tilewright.runtime.forwarded_hip import ForwardedLibrary
 
@@ -237,6 +238,12 @@ class Registry:
             if found is not None:
                 return found[0]
         return self._dispatcher.plan(problem, resolve_device(device), kernel, pad)[0]
+
+    def bind(
+        self, problem: Any, device: Device | str, *, kernel: KernelArg = None
+    ) -> tuple[Plan, BoundKernel | CallSequence]:
+        """The plan of a problem, and the function that launches it, for addresses of tensors and a stream."""
+        return self._dispatcher.plan(problem, resolve_device(device), kernel, pad=False)
 
     def run(
         self,

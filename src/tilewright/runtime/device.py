@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -171,10 +171,12 @@ class Device:
         *,
         mode: Mode | None = None,
         detailed: bool | None = None,
+        profile: bool | None = None,
         limit: int | None = None,
         dry: bool | None = None,
         engine: str | None = None,
         turned: bool | None = None,
+        checks: str | Iterable[str] | None = None,
         exchange: Callable[[DeviceKernel], DeviceKernel] | None = None,
     ) -> AbstractContextManager[None]:
         """Settings of this thread's launches inside the `with` block; the others do not change. See `ShimSettings`."""
@@ -184,10 +186,12 @@ class Device:
             self.index,
             mode=mode,
             detailed=detailed,
+            profile=profile,
             limit=limit,
             dry=dry,
             engine=engine,
             turned=turned,
+            checks=checks,
             exchange=exchange,
         )
 

@@ -22,6 +22,7 @@ from tilewright.torch.flash_attention import (  # noqa: E402
 from tilewright.torch.inductor import make_inductor_options  # noqa: E402
 from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
+from tilewright.torch.norms import layer_norm, rms_norm  # noqa: E402
 from tilewright.torch.problem_recorder import RecordedProblems, record_problems  # noqa: E402
 from tilewright.torch.torch_attention import register_flash_attention  # noqa: E402
 from tilewright.torch.transformers import register_attention  # noqa: E402
@@ -42,6 +43,7 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "layer_norm",
     "linear",
     "make_inductor_options",
     "mm",
@@ -49,4 +51,5 @@ __all__ = [
     "register_attention",
     "register_flash_attention",
     "replace_modules",
+    "rms_norm",
 ]

@@ -13,6 +13,7 @@ from tilewright.dispatch.plan import get_execution
 from tilewright.ops import fits
 from tilewright.ops.grouped_conv.implicit_gemm import channel_units
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.norm.problem import STRIDES
 
 COUNT = 24
 # Operations of one problem: up to half a second on the emulated device.
@@ -115,7 +116,20 @@ def _draw_fmha(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
     return values
 
 
-_DRAW_BY_OP: dict[str, Draw] = {"gemm": _draw_gemm, "grouped_conv": _draw_conv, "fmha": _draw_fmha}
+def _draw_norm(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw other numbers of rows and columns, and gaps between rows."""
+    vectors = rng.randint(1, (3 if config.two_pass else 1) * config.columns // config.vector)
+    columns = vectors * config.vector if config.pad else config.columns * rng.randint(1, 2)
+    strides = {name: columns + config.vector * rng.randint(0, 3) for name in STRIDES.values()}
+    return {"rows": rng.randint(1, 5 * config.rows), "columns": columns, "epsilon": rng.choice((0.0, 1e-3)), **strides}
+
+
+_DRAW_BY_OP: dict[str, Draw] = {
+    "gemm": _draw_gemm,
+    "grouped_conv": _draw_conv,
+    "fmha": _draw_fmha,
+    "norm": _draw_norm,
+}
 
 
 def format_problem(problem: Any) -> str:

@@ -239,6 +239,8 @@ inline Stage make_stage(const Choice& choice, const tw_pack_op& about, const voi
     const tw_pack_kernel& entry = choice.kernel.entry();
     if(const int status = entry.workspace_size(stage.args.data(), &stage.workspace))
         throw KernelError(std::string(entry.slug) + ": workspace_size failed: " + entry.message(), status);
+    if(stage.workspace > 0 && about.workspace_offset == 0)
+        throw Error(std::string(entry.slug) + " needs a workspace, but calls of " + about.name + " have none");
     for(const tw_tensor& tensor : list_c_tensors(about, problem))
     {
         auto found = std::find(names.begin(), names.end(), tensor.name);

@@ -9,6 +9,7 @@ from tilewright.emulator.access.global_memory import translate_global, translate
 from tilewright.emulator.access.lds import translate_lds
 from tilewright.emulator.access.operands import CACHE_POLICY, check_modifiers
 from tilewright.emulator.access.scalar import translate_scalar
+from tilewright.emulator.access.scalar_writes import translate_scalar_write
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
@@ -37,7 +38,7 @@ def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
     for prefix, build in _FAMILIES.items():
         if name.startswith(prefix):
             return build(name, instruction, code)
-    return translate_scalar(name, instruction, code)
+    return translate_scalar(name, instruction, code) or translate_scalar_write(name, instruction, code)
 
 
 def _translate_cache_control(name: str, instruction: Instruction, code: LoadedCode) -> Step:

@@ -46,7 +46,7 @@ def translate_scalar(name: str, instruction: Instruction, code: LoadedCode) -> S
     return None
 
 
-def _read_operands(instruction: Instruction, code: LoadedCode, count: int) -> tuple[int, Operand, Scalars]:
+def read_scalar_operands(instruction: Instruction, code: LoadedCode, count: int) -> tuple[int, Operand, Scalars]:
     """Return the destination, the base, and a getter of the offset of each wave."""
     check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
     destination, base, *offsets = get_operands(instruction, code, (2, 3))
@@ -58,12 +58,12 @@ def _read_operands(instruction: Instruction, code: LoadedCode, count: int) -> tu
 
 
 def _load(instruction: Instruction, code: LoadedCode, element: Element, count: int) -> Step:
-    register, base, offset = _read_operands(instruction, code, count)
+    register, base, offset = read_scalar_operands(instruction, code, count)
     pair = get_scalar(instruction, code, base, 2)
 
     def execute(group: WaveGroup) -> None:
         address = read_pair(group, pair) + offset(group).view(np.uint64)
-        _check_alignment(address, element.size)
+        check_scalar_alignment(address, element.size)
         memory = group.batch.memory
         index = memory.check_access(address, element.size * count, None)
         group.batch.counters.global_read_bytes += element.size * count * group.waves
@@ -78,7 +78,7 @@ def _load(instruction: Instruction, code: LoadedCode, element: Element, count: i
 
 
 def _load_buffer(instruction: Instruction, code: LoadedCode, element: Element, count: int) -> Step:
-    register, base, offset = _read_operands(instruction, code, count)
+    register, base, offset = read_scalar_operands(instruction, code, count)
     quad = get_scalar(instruction, code, base, 4)
 
     def execute(group: WaveGroup) -> None:
@@ -103,7 +103,7 @@ def _read_bounded(
         value = np.zeros(group.waves, np.uint32)
         if inside.any():
             address = buffer.base[:, 0] + begin.view(np.uint64)
-            _check_alignment(address, element.size)
+            check_scalar_alignment(address, element.size)
             index = memory.check_access(address, element.size, inside)
             value = np.where(inside, element.extend_loaded(load(memory.views, index, element.size))[0], value)
         group.batch.counters.global_read_bytes += element.size * int(np.count_nonzero(inside))
@@ -111,7 +111,7 @@ def _read_bounded(
     return tuple(values)
 
 
-def _check_alignment(address: NDArray[np.uint64], size: int) -> None:
+def check_scalar_alignment(address: NDArray[np.uint64], size: int) -> None:
     """Raise for a misaligned address: the scalar cache drops the lowest bits and would read other bytes."""
     bad = (address & np.uint64(size - 1)) != 0
     if bad.any():

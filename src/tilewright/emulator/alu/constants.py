@@ -34,7 +34,10 @@ def encode_constant(site: InstructionContext, operand: Operand, kind: str) -> in
     size = TYPES[kind].itemsize * 8
     value = operand.value
     if isinstance(value, float):
-        # A decimal point: a float constant. 32-bit integer instructions read the bits of the f32.
+        # A decimal point: a float constant. Integer instructions read the bits of the f32, those of 16 bits its lower
+        # half (LLVM, AMDGPUBaseInfo.cpp, getInlineEncodingV216: what the hardware does, unlike the manuals).
+        if kind in ("u16", "i16"):
+            return int(np.array([value], np.float32).view(np.uint32)[0]) & 0xFFFF
         wide: Any = {16: np.float16, 32: np.float32, 64: np.float64}.get(size)
         if wide is None:
             raise site.unknown(f"the constant {value} for an operand of {size} bits")
@@ -50,10 +53,15 @@ def encode_constant(site: InstructionContext, operand: Operand, kind: str) -> in
     return value & ((1 << size) - 1)
 
 
-def make_dword_constant(site: InstructionContext, operand: Operand, kind: str) -> Array:
+def encode_dword_constant(site: InstructionContext, operand: Operand, kind: str) -> int:
     """Return a constant of which an instruction selects a part: an f16 constant is the lower half, above it is 0."""
     as_half = kind == "f16" and isinstance(operand.value, float)
-    return np.array([encode_constant(site, operand, "f16" if as_half else "u32")], np.uint32)
+    return encode_constant(site, operand, "f16" if as_half else "u32")
+
+
+def make_dword_constant(site: InstructionContext, operand: Operand, kind: str) -> Array:
+    """Return `encode_dword_constant` as an array."""
+    return np.array([encode_dword_constant(site, operand, kind)], np.uint32)
 
 
 def find_aperture(site: InstructionContext, operand: Operand, kind: str) -> int | None:

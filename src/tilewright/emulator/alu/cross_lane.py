@@ -162,11 +162,12 @@ def _translate_row_swap(site: InstructionContext) -> Step:
 
 
 def _translate_half_exchange(site: InstructionContext) -> Step:
-    """v_permlane64: exchange lanes n and n + 32 of 64; with 32 lanes it is a move."""
+    """v_permlane64: exchange lanes n and n + 32 of 64; with 32 lanes it does nothing (RDNA3 ISA; so does gfx1100)."""
     site.check_modifiers()
     target, register = site.vector_destination(), _get_vector(site, _get_operands(site, 2)[1])
-    lanes = site.code.lanes
-    source = np.arange(lanes) ^ (32 if lanes == 64 else 0)
+    if site.code.lanes == 32:
+        return lambda _group: None
+    source = np.arange(64) ^ 32
 
     def execute(group: WaveGroup) -> None:
         group.write(target, group.v[register][:, source])
@@ -189,16 +190,38 @@ def _translate_row_permute(site: InstructionContext) -> Step:
         place = lanes % _ROW
         word: Array = np.where(place < 8, first(group)[:, None], second(group)[:, None])
         picked = row + ((word >> ((place % 8) * 4).astype(np.uint32)) & 15).astype(np.intp)
-        rows = np.arange(group.waves)[:, None]
-        values = group.v[register][rows, picked]
-        if fetch or group.full:
-            group.write(target, values)
-            return
-        usable = group.exec_mask[rows, picked]
-        if zero:
-            group.write(target, np.where(usable, values, np.uint32(0)))
-        else:
-            np.copyto(group.v[target], values, where=usable & group.exec_mask)
+        _write_picked(group, target, register, picked, fetch, zero)
+
+    return execute
+
+
+def _write_picked(group: WaveGroup, target: int, register: int, picked: Array, fetch: int, zero: int) -> None:
+    """Write the lanes of a register that `picked` names. Lanes that exec disables are read if `fetch` is set, else they
+    are 0 (`zero`), or the lane is not written."""
+    rows = np.arange(group.waves)[:, None]
+    values = group.v[register][rows, picked]
+    if fetch or group.full:
+        group.write(target, values)
+        return
+    usable = group.exec_mask[rows, picked]
+    if zero:
+        group.write(target, np.where(usable, values, np.uint32(0)))
+    else:
+        np.copyto(group.v[target], values, where=usable & group.exec_mask)
+
+
+def _translate_row_permute_by_lane(site: InstructionContext) -> Step:
+    """v_permlane16_var, v_permlanex16_var: the same with the lanes that the low four bits of a register name."""
+    site.check_modifiers(frozenset({"op_sel"}))
+    _, source, selector = _get_operands(site, 3)
+    fetch, zero = site.get_bits("op_sel", 3)[:2]
+    target, register, places = site.vector_destination(), _get_vector(site, source), _get_vector(site, selector)
+    lanes = np.arange(site.code.lanes)
+    row = (lanes & ~(_ROW - 1)) ^ (_ROW if site.name == "v_permlanex16_var_b32" else 0)
+
+    def execute(group: WaveGroup) -> None:
+        picked = row + (group.v[places] & np.uint32(15)).astype(np.intp)
+        _write_picked(group, target, register, picked, fetch, zero)
 
     return execute
 
@@ -216,4 +239,6 @@ _TRANSLATORS: dict[str, Callable[[InstructionContext], Step]] = {
     "v_permlane64_b32": _translate_half_exchange,
     "v_permlane16_b32": _translate_row_permute,
     "v_permlanex16_b32": _translate_row_permute,
+    "v_permlane16_var_b32": _translate_row_permute_by_lane,
+    "v_permlanex16_var_b32": _translate_row_permute_by_lane,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.emulator.alu.float_mode import SubnormalMode, make_mode_step
+from tilewright.emulator.alu.float_mode import FloatMode, make_mode_step
 from tilewright.emulator.alu.instruction_context import PACKED_MODIFIERS, InstructionContext
 from tilewright.emulator.alu.operands import Getter, apply_function, make_vector_source, match_sources
 from tilewright.emulator.alu.results import make_finisher, make_register_writer, write_masked
@@ -15,10 +15,10 @@ from tilewright.emulator.alu.vector import find_vector_operation, plan_operation
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.isa.float_functions import flush_subnormals
+from tilewright.emulator.isa.float_functions import flush_subnormals, limit_f16
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.isa.numpy_form import make_function
-from tilewright.emulator.isa.operation import TYPES, Array, Operation
+from tilewright.emulator.isa.operation import TYPES, Array, Operation, choose_expression
 from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
 from tilewright.emulator.isa.table import VECTOR
 
@@ -34,15 +34,15 @@ def translate_packed(site: InstructionContext) -> Step | None:
         operation = _choose_operation(site)
         make = _make_pair_step if operation.result == "f32" else _make_halves_step
         kinds = (*operation.sources, operation.result)
-        return make_mode_step(site, kinds, lambda subnormal: make(site, operation, subnormal))
+        return make_mode_step(site, kinds, lambda mode: make(site, operation, mode))
     if site.name in MIXED:
         site.check_modifiers(PACKED_MODIFIERS)
-        return make_mode_step(site, ("f32", "f16"), lambda subnormal: _make_mixed_step(site, subnormal))
+        return make_mode_step(site, ("f32", "f16"), lambda mode: _make_mixed_step(site, mode))
     dot = DOT.get(site.name) or find_signed_dot(site.name, *map(bool, site.get_bits("neg_lo", 3)[:2]))
     if dot is None:
         return None
     site.check_modifiers(PACKED_MODIFIERS)
-    return make_mode_step(site, dot.sources, lambda subnormal: _make_dot_step(site, dot, subnormal))
+    return make_mode_step(site, (*dot.sources, dot.result), lambda mode: _make_dot_step(site, dot, mode))
 
 
 def _choose_operation(site: InstructionContext) -> Operation:
@@ -86,22 +86,22 @@ def _apply_negation(getter: Getter, kind: str, negate: int) -> Getter:
     return lambda group: (getter(group).view(np.uint16) ^ sign).view(TYPES[kind])
 
 
-def _flush_source(getter: Getter, kind: str, subnormal: SubnormalMode) -> Getter:
-    return (lambda group: flush_subnormals(getter(group))) if kind in subnormal.sources else getter
+def _flush_source(getter: Getter, kind: str, mode: FloatMode) -> Getter:
+    return (lambda group: flush_subnormals(getter(group))) if kind in mode.sources else getter
 
 
 def _make_element_functions(
     site: InstructionContext,
     operation: Operation,
-    subnormal: SubnormalMode,
+    mode: FloatMode,
     read: Callable[[Operand, str, int], Getter],
 ) -> tuple[Callable[[WaveGroup], Array], Callable[[WaveGroup], Array]]:
     """Return the functions that compute the lower and the upper result."""
     operands = _list_source_operands(site, operation)
     picks = _read_picks(site, len(operands))
-    function = make_function(operation.expression, len(operands))
-    finish = make_finisher(site, operation.result) if operation.result.startswith("f") else None
-    flush = operation.result in subnormal.results
+    function = make_function(choose_expression(operation, mode.limits), len(operands))
+    finish = make_finisher(site, operation.result, mode) if operation.result.startswith("f") else None
+    flush = operation.result in mode.results
     results = []
     for upper in (False, True):
         sources = []
@@ -109,7 +109,7 @@ def _make_element_functions(
             kind = kind_text.removeprefix("old ")
             part = int(upper) if kind_text != kind else pick.high if upper else pick.low
             getter = _apply_negation(read(operand, kind, part), kind, pick.negate_high if upper else pick.negate_low)
-            sources.append(_flush_source(getter, kind, subnormal))
+            sources.append(_flush_source(getter, kind, mode))
         results.append(_wrap_finish(apply_function(function, tuple(sources)), finish, flush))
     return results[0], results[1]
 
@@ -128,12 +128,12 @@ def _wrap_finish(
     return compute_result
 
 
-def _make_halves_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
+def _make_halves_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
     """Make a step for two elements of 16 bits in each register."""
     target = site.vector_destination()
     dtype = TYPES[operation.result]
     low, high = _make_element_functions(
-        site, operation, subnormal, lambda operand, kind, part: make_vector_source(site, operand, kind, None, 16 * part)
+        site, operation, mode, lambda operand, kind, part: make_vector_source(site, operand, kind, None, 16 * part)
     )
 
     def execute(group: WaveGroup) -> None:
@@ -159,13 +159,13 @@ def _select_register(site: InstructionContext, operand: Operand, part: int) -> O
     return Operand(operand.kind, operand.index + part, 1, negated=operand.negated, absolute=operand.absolute)
 
 
-def _make_pair_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
+def _make_pair_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
     """Make a step for two elements of 32 bits in each pair of registers."""
     target = site.vector_destination(2)
     low, high = _make_element_functions(
         site,
         operation,
-        subnormal,
+        mode,
         lambda operand, kind, part: make_vector_source(site, _select_register(site, operand, part), kind, None, None),
     )
 
@@ -200,7 +200,7 @@ def _move_pair(site: InstructionContext) -> Step:
     return execute
 
 
-def _make_mixed_step(site: InstructionContext, subnormal: SubnormalMode) -> Step:
+def _make_mixed_step(site: InstructionContext, mode: FloatMode) -> Step:
     """v_fma_mix: op_sel_hi selects f16 sources, op_sel the half of the register that holds them."""
     if len(site.instruction.operands) != 4:
         raise site.unknown(f"the operands of {site.instruction.mnemonic}")
@@ -212,21 +212,24 @@ def _make_mixed_step(site: InstructionContext, subnormal: SubnormalMode) -> Step
         if pick.low and not pick.high:
             raise site.unknown("op_sel of an f32 source of " + site.instruction.mnemonic)
         getter = _flush_source(
-            make_vector_source(site, operand, kind, None, 16 * pick.low if pick.high else None), kind, subnormal
+            make_vector_source(site, operand, kind, None, 16 * pick.low if pick.high else None), kind, mode
         )
         sources.append(_to_single(getter) if pick.high else getter)
     compute = apply_function(make_function(VECTOR["v_fma_f32"].expression, 3), tuple(sources))
-    finish = make_finisher(site, "f32")
+    finish = make_finisher(site, "f32", mode)
     result = "f32" if site.name == "v_fma_mix_f32" else "f16"
-    finished = _wrap_finish(compute, finish, "f32" in subnormal.results)
+    finished = _wrap_finish(compute, finish, "f32" in mode.results)
     if result == "f32":
         write = make_register_writer(site, "f32", None)
         return lambda group: write(group, finished(group))
     target, part = site.vector_destination(), int(site.name == "v_fma_mixhi_f16")
-    flush = "f16" in subnormal.results
+    flush = "f16" in mode.results
 
     def execute(group: WaveGroup) -> None:
-        values = finished(group).astype(np.float16)
+        single = finished(group)
+        values = single.astype(np.float16)
+        if mode.limits:
+            values = limit_f16(values, np.isfinite(single))
         half = group.v[target].view(np.float16)[:, part::2]
         np.copyto(half, flush_subnormals(values) if flush else values, where=group.exec_mask)
 
@@ -237,7 +240,7 @@ def _to_single(getter: Getter) -> Getter:
     return lambda group: getter(group).astype(np.float32)
 
 
-def _make_dot_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
+def _make_dot_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
     operands = _list_source_operands(site, operation)
     integer = not operation.result.startswith("f")
     if site.has_clamp() and integer:
@@ -254,10 +257,10 @@ def _make_dot_step(site: InstructionContext, operation: Operation, subnormal: Su
             raise site.unknown(f"op_sel or a sign modifier of {site.instruction.mnemonic}")
         else:
             getter = _make_dword_source(site, operand, kind.removeprefix("old "))
-        sources.append(_flush_source(getter, kind.removeprefix("old "), subnormal))
-    compute = apply_function(make_function(operation.expression, 3), tuple(sources))
-    finish = make_finisher(site, operation.result) if not integer else None
-    finished = _wrap_finish(compute, finish, operation.result in subnormal.results)
+        sources.append(_flush_source(getter, kind.removeprefix("old "), mode))
+    compute = apply_function(make_function(choose_expression(operation, mode.limits), 3), tuple(sources))
+    finish = make_finisher(site, operation.result, mode) if not integer else None
+    finished = _wrap_finish(compute, finish, operation.result in mode.results)
     write = make_register_writer(site, operation.result, None)
     return lambda group: write(group, finished(group))
 
@@ -283,7 +286,7 @@ def translate_dual(instruction: Instruction, code: LoadedCode) -> Step:
     """Return the step of two vector instructions issued as one (VOPD): both read before either writes."""
     halves = [_read_dual_half(half, code) for half in (instruction, instruction.other) if half is not None]
     kinds = [kind for _, operation in halves for kind in (*operation.sources, operation.result)]
-    return make_mode_step(halves[0][0], kinds, lambda subnormal: _make_dual_step(halves, subnormal))
+    return make_mode_step(halves[0][0], kinds, lambda mode: _make_dual_step(halves, mode))
 
 
 def _read_dual_half(instruction: Instruction, code: LoadedCode) -> tuple[InstructionContext, Operation]:
@@ -296,8 +299,8 @@ def _read_dual_half(instruction: Instruction, code: LoadedCode) -> tuple[Instruc
     return site, operation
 
 
-def _make_dual_step(halves: list[tuple[InstructionContext, Operation]], subnormal: SubnormalMode) -> Step:
-    (first, second) = (plan_operation(site, operation, subnormal) for site, operation in halves)
+def _make_dual_step(halves: list[tuple[InstructionContext, Operation]], mode: FloatMode) -> Step:
+    (first, second) = (plan_operation(site, operation, mode) for site, operation in halves)
 
     def execute(group: WaveGroup) -> None:
         # A move returns the register itself: copy it before the other half writes to it.

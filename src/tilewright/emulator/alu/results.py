@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tilewright.emulator.alu.dpp import LaneMap
+from tilewright.emulator.alu.float_mode import FloatMode
 from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.alu.operands import SELECTIONS
 from tilewright.emulator.group import Mask, WaveGroup
@@ -140,7 +141,7 @@ def make_mask_writer(site: InstructionContext, operand: Operand) -> Writer:
     return write
 
 
-def make_finisher(site: InstructionContext, kind: str) -> Finisher | None:
+def make_finisher(site: InstructionContext, kind: str, mode: FloatMode) -> Finisher | None:
     """Return a function that applies output modifiers and clamp. Clamping turns NaN into 0: DX10_CLAMP is set."""
     factor = site.get_number("mul", 1) / site.get_number("div", 1)
     clamp = site.has_clamp()
@@ -150,10 +151,11 @@ def make_finisher(site: InstructionContext, kind: str) -> Finisher | None:
         raise site.unknown(f"clamp or an output modifier of {site.instruction.mnemonic}")
     if factor not in (0.5, 1, 2, 4):
         raise site.unknown(f"the output modifier {factor}")
+    scaled = factor != 1 and mode.scales(kind)
     scale, zero, one = (TYPES[kind].type(value) for value in (factor, 0, 1))
 
     def finish(values: Array) -> Array:
-        if factor != 1:
+        if scaled:
             values = values * scale
         # Adding zero turns -0 into +0.
         return np.fmin(np.fmax(values, zero), one) + zero if clamp else values

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.emulator.alu.constants import FLAGS, find_aperture, make_constant, read_flag
-from tilewright.emulator.alu.float_mode import SubnormalMode, make_mode_step
+from tilewright.emulator.alu.float_mode import FloatMode, make_mode_step
 from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.alu.operands import Getter, apply_function, match_sources
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, Operand
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import make_function
-from tilewright.emulator.isa.operation import TYPES, Array, Operation
+from tilewright.emulator.isa.operation import TYPES, Array, Operation, choose_expression
 from tilewright.emulator.isa.scalar import SAVE_EXEC, WRITE_EXEC
 from tilewright.emulator.isa.table import SCALAR
 
@@ -33,17 +33,17 @@ def translate_scalar(site: InstructionContext) -> Step | None:
         return None
     site.check_modifiers()
     kinds = (*operation.sources, operation.result)
-    return make_mode_step(site, kinds, lambda subnormal: _make_step(site, operation, subnormal))
+    return make_mode_step(site, kinds, lambda mode: _make_step(site, operation, mode))
 
 
-def _make_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
-    sources = _make_sources(site, operation, subnormal)
+def _make_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
+    sources = _make_sources(site, operation, mode)
     scc = make_function(operation.scc, len(sources), "r") if operation.scc else None
     if not operation.result:
         return _make_test_step(sources, scc)
     write = _make_writer(site, site.destination, operation.result)
-    function = make_function(operation.expression, len(sources))
-    flush = operation.result in subnormal.results
+    function = make_function(choose_expression(operation, mode.limits), len(sources))
+    flush = operation.result in mode.results
     kind = TYPES[operation.result]
 
     if scc is None and not flush:
@@ -93,7 +93,7 @@ def _make_test_step(sources: tuple[Getter, ...], scc: Callable[..., Array] | Non
     return execute
 
 
-def _make_sources(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> tuple[Getter, ...]:
+def _make_sources(site: InstructionContext, operation: Operation, mode: FloatMode) -> tuple[Getter, ...]:
     operands = site.instruction.operands[1 if operation.result else 0 :]
     getters: list[Getter] = []
     for source in match_sources(site, operation, operands):
@@ -101,7 +101,7 @@ def _make_sources(site: InstructionContext, operation: Operation, subnormal: Sub
             getters.append(lambda group: group.scc.astype(np.uint32))
             continue
         getter = make_scalar_source(site, source.required_operand, source.kind)
-        getters.append(_flush_source(getter) if source.kind in subnormal.sources else getter)
+        getters.append(_flush_source(getter) if source.kind in mode.sources else getter)
     return tuple(getters)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.emulator.alu.dpp import LaneMap, read_lane_map
-from tilewright.emulator.alu.float_mode import KEPT, SubnormalMode, make_mode_step
+from tilewright.emulator.alu.float_mode import KEPT, FloatMode, make_mode_step
 from tilewright.emulator.alu.instruction_context import (
     DPP_MODIFIERS,
     SDWA_MODIFIERS,
@@ -28,7 +28,7 @@ from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import EXEC, VCC, Operand
 from tilewright.emulator.isa.float_functions import flush_subnormals
 from tilewright.emulator.isa.numpy_form import find_direct_ufunc, make_function
-from tilewright.emulator.isa.operation import TYPES, Array, Operation
+from tilewright.emulator.isa.operation import TYPES, Array, Operation, choose_expression
 from tilewright.emulator.isa.table import COMPARE, SATURATED, vector_operations
 from tilewright.emulator.isa.vector import bitop3
 
@@ -44,7 +44,7 @@ def translate_vector(site: InstructionContext) -> Step | None:
     if operation is None:
         return None
     kinds = (*operation.sources, operation.result)
-    return make_mode_step(site, kinds, lambda subnormal: _make_step(site, operation, subnormal))
+    return make_mode_step(site, kinds, lambda mode: _make_step(site, operation, mode))
 
 
 def find_vector_operation(site: InstructionContext) -> Operation | None:
@@ -52,7 +52,7 @@ def find_vector_operation(site: InstructionContext) -> Operation | None:
     if site.name in ("v_bitop3_b32", "v_bitop3_b16"):
         site.check_modifiers(frozenset({"bitop3", "op_sel"}))
         return bitop3(site.get_number("bitop3"), "u32" if site.name.endswith("32") else "u16")
-    operation = vector_operations(site.code.arch.numbers.fp8).get(site.name)
+    operation = vector_operations(site.code.arch.numbers.fp8, site.code.arch.family).get(site.name)
     if operation is None:
         return None
     modifiers = {"": VECTOR_MODIFIERS, "e32": VECTOR_MODIFIERS, "e64": VECTOR_MODIFIERS}
@@ -76,22 +76,22 @@ class VectorOperation:
     write: Writer
 
 
-def plan_operation(site: InstructionContext, operation: Operation, subnormal: SubnormalMode = KEPT) -> VectorOperation:
+def plan_operation(site: InstructionContext, operation: Operation, mode: FloatMode = KEPT) -> VectorOperation:
     """Return the two parts of an instruction without a second destination."""
     lanes = read_lane_map(site)
-    sources = make_sources(site, operation, site.instruction.operands[1:], lanes, subnormal)
+    sources = make_sources(site, operation, site.instruction.operands[1:], lanes, mode)
     return VectorOperation(
-        _make_computation(site, operation, sources, subnormal), make_register_writer(site, operation.result, lanes)
+        _make_computation(site, operation, sources, mode), make_register_writer(site, operation.result, lanes)
     )
 
 
 def _make_computation(
-    site: InstructionContext, operation: Operation, sources: tuple[Getter, ...], subnormal: SubnormalMode
+    site: InstructionContext, operation: Operation, sources: tuple[Getter, ...], mode: FloatMode
 ) -> Callable[[WaveGroup], Array]:
-    function = make_function(operation.expression, len(sources))
+    function = make_function(choose_expression(operation, mode.limits), len(sources))
     integer_clamp = site.has_clamp() and not operation.result.startswith("f")
-    finish = None if integer_clamp else make_finisher(site, operation.result)
-    flush = operation.result in subnormal.results
+    finish = None if integer_clamp else make_finisher(site, operation.result, mode)
+    flush = operation.result in mode.results
     compute = apply_function(function, sources)
     if finish is None and not flush:
         return compute
@@ -110,7 +110,7 @@ def make_sources(
     operation: Operation,
     operands: tuple[Operand, ...],
     lanes: LaneMap | None = None,
-    subnormal: SubnormalMode = KEPT,
+    mode: FloatMode = KEPT,
 ) -> tuple[Getter, ...]:
     """Make the sources of an operation from the operands after the destinations."""
     getters = []
@@ -119,7 +119,7 @@ def make_sources(
             getters.append(make_mask_source(site, source.operand))
             continue
         getter = _make_source(site, source.required_operand, source.kind, source.number, lanes)
-        getters.append(_flush_source(getter) if source.kind in subnormal.sources else getter)
+        getters.append(_flush_source(getter) if source.kind in mode.sources else getter)
     return tuple(getters)
 
 
@@ -150,6 +150,8 @@ def find_first_bit(site: InstructionContext, kind: str, number: int) -> int | No
     picks = site.get_bits("op_sel", 4)
     if number < 0:
         return None
+    if site.name.startswith("v_cvt_scalef32_"):  # the first source has both bits of a byte's index
+        return 8 * (picks[0] + 2 * picks[1]) if size == 1 else 16 * picks[number] if size == 2 else None
     if size == 1:
         if any(picks):
             raise site.unknown(f"op_sel of {site.instruction.mnemonic}")
@@ -161,12 +163,12 @@ def find_first_bit(site: InstructionContext, kind: str, number: int) -> int | No
     return None
 
 
-def _make_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
+def _make_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
     if operation.second:
-        return _make_two_result_step(site, operation, subnormal)
-    if (quick := _make_direct_step(site, operation, subnormal)) is not None:
+        return _make_two_result_step(site, operation, mode)
+    if (quick := _make_direct_step(site, operation, mode)) is not None:
         return quick
-    both = plan_operation(site, operation, subnormal)
+    both = plan_operation(site, operation, mode)
     compute, write = both.compute, both.write
 
     def execute(group: WaveGroup) -> None:
@@ -175,11 +177,11 @@ def _make_step(site: InstructionContext, operation: Operation, subnormal: Subnor
     return execute
 
 
-def _make_direct_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step | None:
+def _make_direct_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step | None:
     """Make a step of one ufunc that writes directly to the destination, if that is possible."""
     single = find_direct_ufunc(operation)
     kind = operation.result
-    if single is None or len(single.order) != 2 or kind not in ("u32", "i32", "f32") or subnormal != KEPT:
+    if single is None or len(single.order) != 2 or kind not in ("u32", "i32", "f32") or mode != KEPT:
         return None
     if site.instruction.modifiers or site.instruction.encoding not in ("", "e32", "e64"):
         return None
@@ -215,7 +217,7 @@ def _make_direct_step(site: InstructionContext, operation: Operation, subnormal:
     return execute
 
 
-def _make_two_result_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
+def _make_two_result_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
     """Make a step that also writes a lane mask: a carry, or whether v_div_scale scaled."""
     operands = site.instruction.operands
     if len(operands) < 3:
@@ -223,13 +225,17 @@ def _make_two_result_step(site: InstructionContext, operation: Operation, subnor
     lanes = read_lane_map(site)
     if lanes is not None and not (lanes.zero and lanes.enabled.all()):
         raise site.unknown(f"lanes of {site.instruction.mnemonic} that are not written")
-    if site.has_clamp() or "mul" in site.instruction.modifiers or "div" in site.instruction.modifiers:
+    if (
+        (site.has_clamp() and operation.result.startswith("f"))
+        or "mul" in site.instruction.modifiers
+        or "div" in site.instruction.modifiers
+    ):
         raise site.unknown(f"an output modifier of {site.instruction.mnemonic}")
-    sources = make_sources(site, operation, operands[2:], lanes, subnormal)
+    sources = make_sources(site, operation, operands[2:], lanes, mode)
     write, write_mask = make_register_writer(site, operation.result, lanes), make_mask_writer(site, operands[1])
-    function = make_function(operation.expression, len(sources))
+    function = make_function(choose_expression(operation, mode.limits), len(sources))
     second = make_function(operation.second, len(sources), "r")
-    flush = operation.result in subnormal.results
+    flush = operation.result in mode.results
     kind = TYPES[operation.result]
 
     def execute(group: WaveGroup) -> None:
@@ -244,10 +250,10 @@ def _make_two_result_step(site: InstructionContext, operation: Operation, subnor
 
 def _translate_comparison(site: InstructionContext, operation: Operation) -> Step:
     site.check_modifiers(DPP_MODIFIERS, SDWA_MODIFIERS, frozenset({"op_sel", "clamp"}))
-    return make_mode_step(site, operation.sources, lambda subnormal: _make_compare_step(site, operation, subnormal))
+    return make_mode_step(site, operation.sources, lambda mode: _make_compare_step(site, operation, mode))
 
 
-def _make_compare_step(site: InstructionContext, operation: Operation, subnormal: SubnormalMode) -> Step:
+def _make_compare_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
     operands = site.instruction.operands
     changes_exec = site.name.startswith("v_cmpx")
     # On gfx10 and later v_cmpx writes only exec and has no destination operand.
@@ -258,8 +264,8 @@ def _make_compare_step(site: InstructionContext, operation: Operation, subnormal
     if lanes is not None and not (lanes.zero and lanes.enabled.all()):
         raise site.unknown(f"lanes of {site.instruction.mnemonic} that are not written")
     if "_class_" in site.name:
-        subnormal = KEPT  # class tests distinguish subnormal numbers in every mode
-    sources = make_sources(site, operation, operands[-2:], lanes, subnormal)
+        mode = KEPT  # class tests distinguish subnormal numbers in every mode
+    sources = make_sources(site, operation, operands[-2:], lanes, mode)
     compute = apply_function(make_function(operation.expression, len(sources)), sources)
     write = make_mask_writer(site, destination) if destination is not None else None
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from tilewright.base.errors import DeviceError, InvalidValueError
+from tilewright.arch.spec import Arch
+from tilewright.base.errors import DeviceError, InvalidValueError, TilewrightError
 from tilewright.emulator.faults import CodeObjectError, Fault, LaunchFault, MemoryFault
 from tilewright.emulator.hip_shim import deferred_errors
 from tilewright.emulator.hip_shim.gpu import EmulatedGpu, NoCodeForGpuError, UnknownKernelError, UnknownVariableError
-from tilewright.emulator.hip_shim.interface import AddressRange
+from tilewright.emulator.hip_shim.interface import RESULT_CODE, RESULT_LOG, RESULT_NAME, AddressRange
 from tilewright.emulator.hip_shim.settings import get_label
 
 # Values of hipError_t, hip_runtime_api.h.
@@ -26,6 +27,8 @@ ILLEGAL_ADDRESS = 700
 LAUNCH_FAILURE = 719
 NOT_SUPPORTED = 801
 UNKNOWN = 999
+# Values of hiprtcResult, hiprtc.h.
+RTC_SUCCESS, RTC_COMPILATION = 0, 6
 
 # The first matching line decides.
 _OF_CODE: Sequence[tuple[type[BaseException], int]] = (
@@ -57,11 +60,18 @@ class MissingCallError(DeviceError):
 class HipCallbacks:
     """The callbacks in `interface.CALLBACKS`. They return a status; `deferred_errors` keeps the exception behind it.
 
-    `at_end` is called when the process ends.
+    `find_compiler` returns the command that compiles a source for a GPU to a code object; `at_end` is called when the
+    process ends.
     """
 
-    def __init__(self, gpus: Sequence[EmulatedGpu], at_end: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        gpus: Sequence[EmulatedGpu],
+        find_compiler: Callable[[Arch], Sequence[str]],
+        at_end: Callable[[], None] | None = None,
+    ) -> None:
         self._gpus = gpus
+        self._find_compiler = find_compiler
         self._at_end = at_end
 
     def launch(self, request: Any) -> int:
@@ -93,8 +103,7 @@ class HipCallbacks:
 
     def allocate(self, device: int, size: int, address: Any) -> int:
         def execute(gpu: EmulatedGpu) -> None:
-            with gpu.lock_gpu():
-                address[0] = gpu.memory.allocate(size, get_label())
+            address[0] = gpu.allocate(size, get_label())
 
         return self._run_with_status(device, self._find_memory_status, execute)
 
@@ -166,6 +175,47 @@ class HipCallbacks:
 
         return self._run_with_status(device, self._find_memory_status, execute)
 
+    def heap(self, device: int, size: Any, change: int) -> int:
+        def execute(gpu: EmulatedGpu) -> None:
+            if change:
+                gpu.limit_heap(size[0])
+            size[0] = gpu.heap_bytes
+
+        return self._run_with_status(device, self._find_memory_status, execute)
+
+    def compile(self, request: Any) -> int:
+        from tilewright.emulator.hip_shim.run_time_compiler import (  # noqa: PLC0415 - takes long to import
+            CompiledSource,
+            compile_source,
+        )
+
+        asked = request.contents
+        arch = self._gpus[asked.device].arch
+
+        def read(texts: Any, count: int) -> list[str]:
+            return [texts[number].decode() for number in range(count)]
+
+        headers = zip(
+            read(asked.header_names, asked.header_count), read(asked.headers, asked.header_count), strict=True
+        )
+        try:
+            done = compile_source(
+                self._find_compiler(arch),
+                arch.name,
+                asked.name.decode(),
+                asked.source.decode(),
+                dict(headers),
+                read(asked.options, asked.option_count),
+                read(asked.expressions, asked.expression_count),
+            )
+        except TilewrightError as error:
+            done = CompiledSource(str(error), b"", ())
+        asked.keep(asked.program, RESULT_LOG, done.log.encode(), len(done.log.encode()))
+        asked.keep(asked.program, RESULT_CODE, done.code, len(done.code))
+        for name in done.names:
+            asked.keep(asked.program, RESULT_NAME, name.encode(), len(name.encode()))
+        return RTC_SUCCESS if done.code else RTC_COMPILATION
+
     def missing(self, call: bytes) -> int:
         deferred_errors.keep_error(None, MissingCallError(call.decode()))
         return NOT_SUPPORTED
@@ -195,6 +245,8 @@ class HipCallbacks:
                 if owner_of is not None:
                     owner_of.memory.view(address, size)  # must be in one allocation
             ctypes.memmove(target, source, size)
+            if owners[0] is not None:
+                owners[0].memory.mark_copied(target, source, size)
 
     def _find_owner(self, address: int) -> EmulatedGpu | None:
         return next((gpu for gpu in self._gpus if gpu.has_address(address)), None)

@@ -1,26 +1,19 @@
 // Stream capture, as HIP defines it in global mode: launches, fills and copies in the captured stream are recorded
 // instead of executed, and calls that a graph cannot contain are refused. A graph does its work in the recorded order.
-#include "state.hpp"
-
-#include <memory>
+#include "graphs.hpp"
 
 using namespace stand_in;
 
 namespace {
 
-// What handles of graphs and of executable graphs point to.
-struct Graph
+hipError_t instantiate(void** executable, void* graph)
 {
-    std::shared_ptr<const std::vector<Work>> work;
-};
-
-Graph* graph_of(void* handle) { return static_cast<Graph*>(handle); }
-
-hipError_t copy_graph(void** copy, void* graph)
-{
-    if(copy == nullptr || graph == nullptr)
+    if(executable == nullptr || graph == nullptr)
         return said(hipErrorInvalidValue);
-    *copy = new Graph(*graph_of(graph));
+    std::vector<Work> work = *graph_of(graph)->work;
+    if(!order_nodes(*graph_of(graph), &work))
+        return said(hipErrorInvalidValue);
+    *executable = new Graph{std::make_shared<std::vector<Work>>(std::move(work)), {}};
     return hipSuccess;
 }
 
@@ -59,7 +52,7 @@ TW_EXPORT hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph)
     capture.active = false;
     if(!capture.refused.empty())
         return said(hipErrorStreamCaptureInvalidated);
-    *graph = reinterpret_cast<hipGraph_t>(new Graph{std::make_shared<std::vector<Work>>(std::move(capture.work))});
+    *graph = reinterpret_cast<hipGraph_t>(new Graph{std::make_shared<std::vector<Work>>(std::move(capture.work)), {}});
     return hipSuccess;
 }
 
@@ -79,12 +72,12 @@ TW_EXPORT hipError_t hipGraphExecDestroy(hipGraphExec_t graph) { return delete_g
 
 TW_EXPORT hipError_t hipGraphInstantiate(hipGraphExec_t* executable, hipGraph_t graph, hipGraphNode_t*, char*, size_t)
 {
-    return copy_graph(reinterpret_cast<void**>(executable), graph);
+    return instantiate(reinterpret_cast<void**>(executable), graph);
 }
 
 TW_EXPORT hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* executable, hipGraph_t graph, unsigned long long)
 {
-    return copy_graph(reinterpret_cast<void**>(executable), graph);
+    return instantiate(reinterpret_cast<void**>(executable), graph);
 }
 
 TW_EXPORT hipError_t hipGraphLaunch(hipGraphExec_t graph, hipStream_t stream)

@@ -90,6 +90,27 @@ TW_EXPORT hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, 
     return {x, y, z, w, kind};
 }
 
+// Limits: only the heap of the kernels' malloc has one.
+TW_EXPORT hipError_t hipDeviceGetLimit(size_t* bytes, hipLimit_t limit)
+{
+    if(bytes == nullptr)
+        return said(hipErrorInvalidValue);
+    if(limit != hipLimitMallocHeapSize)
+        return said(hipErrorUnsupportedLimit);
+    uint64_t found          = 0;
+    const hipError_t status = ask(&Callbacks::heap, current_device, &found, 0);
+    *bytes                  = found;
+    return status;
+}
+
+TW_EXPORT hipError_t hipDeviceSetLimit(hipLimit_t limit, size_t bytes)
+{
+    if(limit != hipLimitMallocHeapSize)
+        return said(hipErrorUnsupportedLimit);
+    uint64_t wanted = bytes;
+    return bytes == 0 ? said(hipErrorInvalidValue) : ask(&Callbacks::heap, current_device, &wanted, 1);
+}
+
 // Caches and schedules: nothing to set.
 TW_EXPORT hipError_t hipSetDeviceFlags(unsigned) { return hipSuccess; }
 TW_EXPORT hipError_t hipDeviceSetCacheConfig(hipFuncCache_t) { return hipSuccess; }

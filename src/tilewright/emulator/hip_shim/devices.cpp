@@ -43,6 +43,7 @@ const Named* named(hipError_t status)
         TW_STATUS(hipErrorInvalidHandle, "the handle is not a live one"),
         TW_STATUS(hipErrorNotFound, "there is no kernel of this name"),
         TW_STATUS(hipErrorNotReady, "not finished yet"),
+        TW_STATUS(hipErrorUnsupportedLimit, "the emulated device does not have this limit"),
         TW_STATUS(hipErrorIllegalAddress, "a kernel accessed memory that is not allocated"),
         TW_STATUS(hipErrorLaunchFailure, "a kernel failed"),
         TW_STATUS(hipErrorCooperativeLaunchTooLarge, "a cooperative launch with more work-groups than are resident"),

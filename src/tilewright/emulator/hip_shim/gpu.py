@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import ctypes
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright.arch.occupancy import compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.building.code_object import KernelResources, read_resources_with
 from tilewright.emulator.bundle import ELF, find_code_object, list_archs, read_image_at
 from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
-from tilewright.emulator.hip_shim.host_calls import HostCalls, has_host_calls
+from tilewright.emulator.hip_shim.host_calls import (
+    DEFAULT_HEAP_BYTES,
+    HostCalls,
+    KernelHeap,
+    has_heap,
+    has_host_calls,
+)
 from tilewright.emulator.hip_shim.interface import KernelFacts, LaunchRequest
-from tilewright.emulator.hip_shim.settings import LaunchRecord, get_settings, record_launch
+from tilewright.emulator.hip_shim.settings import LaunchRecord, get_finding_handler, get_settings, record_launch
+from tilewright.emulator.inlined_calls import find_source_frames
 from tilewright.emulator.kernel_metadata import KernelMetadata
-from tilewright.emulator.launch import Extent, Launch
+from tilewright.emulator.launch import Counters, Extent, Launch
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.numpy_engine import LIMIT
+from tilewright.emulator.profile import KernelProfile, ProfileRecorder, list_instructions
+from tilewright.emulator.sanitizer.allocation_sites import find_allocation_site
+from tilewright.emulator.sanitizer.checks import UNINITIALIZED
+
+if TYPE_CHECKING:
+    from tilewright.building.code_object import KernelResources
 
 
 class UnknownKernelError(LaunchFault):
@@ -52,13 +64,17 @@ class EmulatedGpu:
         self.lock = threading.RLock()
         self._depth = 0
         self._released: list[int] = []
+        self._heap: KernelHeap | None = None
+        self.heap_bytes = DEFAULT_HEAP_BYTES
         self._images: dict[int, bytes] = {}  # code objects by image number
         self._modules: dict[int, Module] = {}
         self._resources: dict[int, Mapping[str, KernelResources]] = {}
 
     @cached_property
     def memory(self) -> Memory:
-        return Memory()
+        memory = Memory()
+        memory.record_sites(find_allocation_site)
+        return memory
 
     @cached_property
     def _device(self) -> EmulatedDevice:
@@ -80,6 +96,13 @@ class EmulatedGpu:
         """Whether an address is in this GPU's memory, allocated or not."""
         memory = self.__dict__.get("memory")  # not created before it is needed
         return memory is not None and memory.base <= address < memory.base + memory.capacity
+
+    def allocate(self, size: int, label: str) -> int:
+        """Allocate memory; return its address. If a check needs it, the bytes that are written are recorded."""
+        with self.lock_gpu():
+            if UNINITIALIZED in get_settings(self.index).checks:
+                self.memory.track_writes()
+            return self.memory.allocate(size, label)
 
     def release(self, address: int) -> None:
         """Free an allocation. If Python collects a buffer during another call, it is freed after that call."""
@@ -147,15 +170,24 @@ class EmulatedGpu:
     def launch(self, request: LaunchRequest) -> None:
         """Run a launch to its end."""
         settings = get_settings(self.index)
+        recorder = ProfileRecorder() if settings.profile else None
         with self.lock_gpu(), ExitStack() as stack:
             kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
             grid, block = Extent(*request.grid), Extent(*request.block)
             packets = 0
+            heap = self._find_heap(kernel.metadata)
             if self.host_calls is not None and has_host_calls(kernel.metadata):
                 waves = grid.count * -(-block.count // self.arch.wave_size)
-                packets = stack.enter_context(self.host_calls.serve(self.memory, waves))
-            arguments = pack_arguments(kernel.metadata, request)
-            launch = Launch(grid, block, arguments, request.dynamic_lds, packets, bool(request.cooperative))
+                packets = stack.enter_context(self.host_calls.serve(self.memory, waves, heap))
+            launch = Launch(
+                grid,
+                block,
+                pack_arguments(kernel.metadata, request),
+                request.dynamic_lds,
+                packets,
+                bool(request.cooperative),
+                0 if heap is None else heap.state,
+            )
             if settings.exchange is not None:
                 kernel = settings.exchange(kernel)
             counters = self._device.launch(
@@ -166,30 +198,83 @@ class EmulatedGpu:
                 limit=LIMIT if settings.limit is None else settings.limit,
                 engine=settings.engine,
                 turned=settings.turned,
+                profile=recorder,
+                checks=settings.checks,
+                found=get_finding_handler(),
             )
-        record_launch(self.index, LaunchRecord(kernel.name, grid, block, counters, settings.mode))
+            profile = None if recorder is None else self._make_profile(recorder, request, kernel, launch, counters)
+        record_launch(self.index, LaunchRecord(kernel.name, grid, block, counters, settings.mode, profile))
+
+    def _make_profile(
+        self,
+        recorder: ProfileRecorder,
+        request: LaunchRequest,
+        kernel: DeviceKernel,
+        launch: Launch,
+        counters: Counters,
+    ) -> KernelProfile:
+        used = self._find_resources(request.image)[kernel.name]
+        return KernelProfile(
+            kernel=kernel.name,
+            arch=self.arch.name,
+            wave_size=self.arch.wave_size,
+            grid=launch.grid,
+            block=launch.block,
+            waves=counters.waves,
+            vgprs=used.vgprs,
+            lds_bytes=used.lds_bytes + launch.dynamic_lds,
+            blocks_per_unit=self._count_resident_blocks(used, launch.block.count, launch.dynamic_lds),
+            instructions=list_instructions(
+                recorder, kernel.program.lines, lambda address: find_source_frames(kernel.code_object, address)[0]
+            ),
+        )
+
+    def _find_heap(self, kernel: KernelMetadata) -> KernelHeap | None:
+        """Return the heap if a kernel may allocate memory. It is made at its first use."""
+        if self.host_calls is None or not has_heap(kernel):
+            return None
+        if self._heap is None:
+            self._heap = self.host_calls.make_heap(self.memory, self.heap_bytes)
+        return self._heap
+
+    def limit_heap(self, size: int) -> None:
+        """Set the size of the heap, which must not be in use yet."""
+        with self.lock_gpu():
+            if self._heap is not None:
+                raise InvalidValueError("the heap of the kernels is in use, its size cannot be changed any more")
+            self.heap_bytes = size
 
     def count_resident_blocks(self, request: LaunchRequest) -> int:
         """Return the number of work-groups of a kernel that are resident on one compute unit."""
         name = request.kernel.decode()
         with self.lock_gpu():
             self.find_kernel(request.image, request.data, name)
-            if request.image not in self._resources:
-                self._resources[request.image] = self._read_resources(self._images[request.image])
-            used = self._resources[request.image][name]
+            used = self._find_resources(request.image)[name]
         threads = request.block[0]
         if threads > used.max_block_threads:
             raise InvalidValueError(f"{threads} threads in a work-group; kernel {name} allows {used.max_block_threads}")
+        return self._count_resident_blocks(used, threads, request.dynamic_lds)
+
+    def _find_resources(self, image: int) -> Mapping[str, KernelResources]:
+        if image not in self._resources:
+            self._resources[image] = self._read_resources(self._images[image])
+        return self._resources[image]
+
+    def _count_resident_blocks(self, used: KernelResources, threads: int, dynamic_lds: int) -> int:
         return compute_occupancy(
             self.arch,
             vgprs=used.vgprs,
             agprs=used.agprs,
             sgprs=used.sgprs,
-            lds_bytes=used.lds_bytes + request.dynamic_lds,
+            lds_bytes=used.lds_bytes + dynamic_lds,
             block_threads=threads,
         ).blocks_per_unit
 
     def _read_resources(self, code: bytes) -> Mapping[str, KernelResources]:
+        import tempfile  # noqa: PLC0415 - both take long to import
+
+        from tilewright.building.code_object import read_resources_with  # noqa: PLC0415
+
         with tempfile.NamedTemporaryFile(suffix=".co") as file:
             file.write(code)
             file.flush()

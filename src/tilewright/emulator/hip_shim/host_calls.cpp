@@ -1,7 +1,8 @@
-// Calls from kernels to the host: printf, and through it assert. Kernels put packets into a buffer in device memory and
+// Calls from kernels to the host: printf, and through it assert; memory for malloc. Kernels put packets into a buffer in device memory and
 // wait for an answer; a thread answers them while a launch runs.
 //
 // The structures are those of AMD's device libraries (ockl, hostcall_impl.cl and services.cl).
+#include "device_heap.hpp"
 #include "state.hpp"
 
 #include <chrono>
@@ -16,6 +17,7 @@ namespace {
 constexpr int LANES = 64, WORDS = 8;
 constexpr uint32_t READY   = 1; // of PacketHeader::control: the host has not answered yet
 constexpr uint32_t PRINTF  = 2; // of PacketHeader::service
+constexpr uint32_t MEMORY  = 3;
 
 struct PacketHeader
 {
@@ -175,7 +177,22 @@ void answer_printf(uint64_t* words)
         words[0] = number << NUMBER_AT | (head & ((uint64_t(1) << NUMBER_AT) - 1) & ~BEGINS);
 }
 
-bool answer(PacketBuffer* buffer)
+// An address to free, or 0 and the number of bytes to allocate; the answer is the address.
+void answer_memory(uint64_t* words, DeviceHeap* heap)
+{
+    if(heap == nullptr)
+        words[0] = 0;
+    else if(words[0] != 0)
+    {
+        heap->release(words[0]);
+        words[0] = 0;
+    }
+    else
+        words[0] = heap->allocate(words[1]);
+    words[1] = 0;
+}
+
+bool answer(PacketBuffer* buffer, DeviceHeap* heap)
 {
     uint64_t at = __atomic_exchange_n(&buffer->ready_stack, 0, __ATOMIC_ACQUIRE);
     if(at == 0)
@@ -192,8 +209,10 @@ bool answer(PacketBuffer* buffer)
             {
                 if(header.service == PRINTF)
                     answer_printf(buffer->payloads[index].words[lane]);
+                else if(header.service == MEMORY)
+                    answer_memory(buffer->payloads[index].words[lane], heap);
                 else
-                    std::memset(buffer->payloads[index].words[lane], 0, 2 * sizeof(uint64_t)); // no memory, no function
+                    std::memset(buffer->payloads[index].words[lane], 0, 2 * sizeof(uint64_t)); // no function
             }
         __atomic_store_n(&header.control, header.control & ~READY, __ATOMIC_RELEASE);
     }
@@ -231,15 +250,19 @@ TW_EXPORT void tilewright_host_calls_write(void* place, uint64_t packets)
     buffer->free_stack = packets == 1 ? packets : packets - 1;
 }
 
-// Answers calls until `tilewright_host_calls_end`, in a thread of its own.
-TW_EXPORT void* tilewright_host_calls_begin(void* place)
+// The heap of a device: some bytes of its memory. It lives as long as the process.
+TW_EXPORT void* tilewright_heap_make(uint64_t start, uint64_t bytes) { return new DeviceHeap(start, bytes); }
+
+// Answers calls until `tilewright_host_calls_end`, in a thread of its own. Without a heap there is no memory.
+TW_EXPORT void* tilewright_host_calls_begin(void* place, void* memory)
 {
     auto* const answering = new Answering;
-    answering->thread     = std::thread([answering, buffer = static_cast<PacketBuffer*>(place)] {
+    answering->thread     = std::thread([answering, buffer = static_cast<PacketBuffer*>(place), memory] {
+        auto* const heap = static_cast<DeviceHeap*>(memory);
         while(!answering->ended)
-            if(!answer(buffer))
+            if(!answer(buffer, heap))
                 std::this_thread::sleep_for(std::chrono::microseconds(20));
-        answer(buffer);
+        answer(buffer, heap);
     });
     return answering;
 }

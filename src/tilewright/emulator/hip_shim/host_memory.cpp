@@ -31,18 +31,6 @@ TW_EXPORT hipError_t hipMemPrefetchAsync(const void*, size_t, int, hipStream_t s
 TW_EXPORT hipError_t hipMemAdvise(const void*, size_t, hipMemoryAdvise, int) { return hipSuccess; }
 TW_EXPORT hipError_t hipStreamAttachMemAsync(hipStream_t stream, void*, size_t, unsigned) { return known(stream); }
 
-TW_EXPORT hipError_t hipMallocAsync(void** address, size_t bytes, hipStream_t stream)
-{
-    const hipError_t status = known(stream);
-    return status == hipSuccess ? hipMalloc(address, bytes) : status;
-}
-
-TW_EXPORT hipError_t hipFreeAsync(void* address, hipStream_t stream)
-{
-    const hipError_t status = known(stream);
-    return status == hipSuccess ? hipFree(address) : status;
-}
-
 TW_EXPORT hipError_t hipExtMallocWithFlags(void** address, size_t bytes, unsigned) { return hipMalloc(address, bytes); }
 
 TW_EXPORT hipError_t hipMallocPitch(void** address, size_t* pitch, size_t width, size_t height)
@@ -149,16 +137,6 @@ TW_EXPORT hipError_t hipMemcpyDtoHAsync(void* target, hipDeviceptr_t source, siz
 }
 
 TW_EXPORT hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t target, hipDeviceptr_t source, size_t bytes, hipStream_t stream)
-{
-    return hipMemcpyAsync(target, source, bytes, hipMemcpyDeviceToDevice, stream);
-}
-
-TW_EXPORT hipError_t hipMemcpyPeer(void* target, int, const void* source, int, size_t bytes)
-{
-    return hipMemcpy(target, source, bytes, hipMemcpyDeviceToDevice);
-}
-
-TW_EXPORT hipError_t hipMemcpyPeerAsync(void* target, int, const void* source, int, size_t bytes, hipStream_t stream)
 {
     return hipMemcpyAsync(target, source, bytes, hipMemcpyDeviceToDevice, stream);
 }

@@ -54,6 +54,26 @@ struct AddressRange
     int32_t device;
 };
 
+// A source to compile for a device, with headers by name, options of the compiler, and expressions whose symbols are asked
+// for. The results are passed to `keep`: see the kinds below.
+constexpr int RESULT_LOG = 0, RESULT_CODE = 1, RESULT_NAME = 2;
+
+struct CompileRequest
+{
+    int32_t device;
+    const char* source;
+    const char* name;
+    int32_t header_count;
+    const char* const* headers;
+    const char* const* header_names;
+    int32_t option_count;
+    const char* const* options;
+    int32_t expression_count;
+    const char* const* expressions;
+    void (*keep)(void* program, int kind, const char* data, uint64_t bytes);
+    void* program;
+};
+
 // Each writes a hipError_t to `status`, the last argument, when it ends well or badly. If it does not get that far, `status`
 // stays as it was. `device` is the one whose caller gets to know what went wrong.
 struct Callbacks
@@ -74,6 +94,8 @@ struct Callbacks
                      int* status);
     void (*range)(int device, const void* address, AddressRange*, int* status);
     void (*room)(int device, uint64_t* free_bytes, int* status);
+    void (*heap)(int device, uint64_t* bytes, int set, int* status); // of the kernels' malloc
+    void (*compile)(const CompileRequest*, int* status); // writes a hiprtcResult
     void (*missing)(const char* call, int* status); // a call that is not implemented
     void (*finish)(int* status);                    // the process ends
 };

@@ -77,6 +77,28 @@ class AddressRange(Structure):
     _fields_ = (("start", c_uint64), ("bytes", c_uint64), ("device", c_int32))
 
 
+RESULT_LOG, RESULT_CODE, RESULT_NAME = 0, 1, 2
+
+
+class CompileRequest(Structure):
+    """A source to compile; the results are passed to `keep`."""
+
+    _fields_ = (
+        ("device", c_int32),
+        ("source", c_char_p),
+        ("name", c_char_p),
+        ("header_count", c_int32),
+        ("headers", POINTER(c_char_p)),
+        ("header_names", POINTER(c_char_p)),
+        ("option_count", c_int32),
+        ("options", POINTER(c_char_p)),
+        ("expression_count", c_int32),
+        ("expressions", POINTER(c_char_p)),
+        ("keep", CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_uint64)),
+        ("program", c_void_p),
+    )
+
+
 # The members of Callbacks: name and types of the arguments before the status.
 CALLBACKS: dict[str, tuple[Any, ...]] = {
     "launch": (POINTER(LaunchRequest),),
@@ -93,6 +115,8 @@ CALLBACKS: dict[str, tuple[Any, ...]] = {
     "variable": (c_int, c_uint64, c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_uint64)),
     "range": (c_int, c_void_p, POINTER(AddressRange)),
     "room": (c_int, POINTER(c_uint64)),
+    "heap": (c_int, POINTER(c_uint64), c_int),
+    "compile": (POINTER(CompileRequest),),
     "missing": (c_char_p,),
     "finish": (),
 }

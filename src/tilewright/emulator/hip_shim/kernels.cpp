@@ -33,12 +33,11 @@ hipError_t launched(const LaunchRequest& request)
     return note_fault(request.device, ask(&Callbacks::launch, &request));
 }
 
-// Keeps a launch of a captured stream, with a copy of its arguments, to be done when the graph is launched. Only
-// programs launch graphs.
-hipError_t keep_launch(const LaunchRequest& request)
+} // namespace
+
+// The work of a launch that is done when a graph is launched, with a copy of its arguments.
+hipError_t stand_in::make_launch(const LaunchRequest& request, Work* work)
 {
-    if(!in_program)
-        return hipSuccess;
     uint64_t bytes    = 0;
     hipError_t status = ask(&Callbacks::pack, &request, static_cast<void*>(nullptr), uint64_t(0), &bytes);
     auto arguments    = std::make_shared<std::vector<char>>(std::max<uint64_t>(bytes, 1));
@@ -46,15 +45,29 @@ hipError_t keep_launch(const LaunchRequest& request)
         status = ask(&Callbacks::pack, &request, static_cast<void*>(arguments->data()), bytes, &bytes);
     if(status != hipSuccess)
         return status;
-    capture.work.emplace_back([request, arguments, bytes, kernel = std::string(request.kernel)] {
+    *work = [request, arguments, bytes, kernel = std::string(request.kernel)] {
         LaunchRequest again = request;
         again.kernel        = kernel.c_str();
         again.arguments     = nullptr;
         again.packed        = arguments->data();
         again.packed_bytes  = bytes;
         return launched(again);
-    });
+    };
     return hipSuccess;
+}
+
+namespace {
+
+// Keeps a launch of a captured stream. Only programs launch graphs.
+hipError_t keep_launch(const LaunchRequest& request)
+{
+    Work work;
+    if(!in_program)
+        return hipSuccess;
+    const hipError_t status = make_launch(request, &work);
+    if(status == hipSuccess)
+        capture.work.push_back(std::move(work));
+    return status;
 }
 
 hipError_t launch_in(const char* call, hipStream_t stream, const LaunchRequest& request)

@@ -44,6 +44,9 @@ inline LaunchRequest request_of(int device, const Function& function, dim3 grid,
     return request;
 }
 
+// The work of a launch that is done when a graph is launched (kernels.cpp).
+hipError_t make_launch(const LaunchRequest& request, Work* work);
+
 } // namespace stand_in
 
 #endif

@@ -42,7 +42,8 @@ inline hipError_t allocate_visible(void** address, size_t bytes)
         const std::lock_guard<std::mutex> guard(state().lock);
         state().host_visible[reinterpret_cast<uintptr_t>(*address)] = bytes;
     }
-    return status;
+    // The host may write it without a call, so its bytes count as written.
+    return status != hipSuccess || bytes == 0 ? status : ask(&Callbacks::fill, current_device, *address, bytes, 0, bytes, size_t{1});
 }
 
 inline hipError_t free_any(void* address)

@@ -13,6 +13,8 @@ import mmap
 import os
 import pickle
 import re
+import secrets
+import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
@@ -31,9 +33,10 @@ from tilewright.emulator.launch import Mode
 
 _PACKAGE = Path(__file__).parents[1]
 _ARCHS = _PACKAGE.with_name("arch")
+_PARTS = ("hip_shim", "native", "isa", "alu", "access", "matrix")
 _FOLDER = "emulate"
 # Names under which programs and libraries look for HIP.
-_SONAMES = ("libamdhip64.so", "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7")
+_SONAMES = tuple(f"{name}.so{major}" for name in ("libamdhip64", "libhiprtc") for major in ("", ".5", ".6", ".7"))
 # In bundles' tables of contents and in the metadata of code objects.
 _TARGET = re.compile(rb"amdgcn-amd-amdhsa--(gfx[0-9a-f]+)")
 # Variables and knobs on which the paths depend.
@@ -49,6 +52,8 @@ class ProgramTools:
     objdump: str | None
     readelf: str | None
     engine: str | None
+    kernels: str  # the folder of `emulator.kernel_cache`
+    compilers: Mapping[str, list[str]]  # by GPU: the command of hiprtc
     archs: Mapping[str, str]  # the emulated GPUs, pickled and as base64: reading their files takes longer
 
     def list_files(self) -> Iterable[str]:
@@ -56,10 +61,19 @@ class ProgramTools:
         return [path for path in (self.shim, self.objdump, self.readelf, self.engine) if path is not None]
 
 
-def make_program_environment(gpu: str, mode: Mode, report: Path | None) -> dict[str, str]:
+def make_program_environment(
+    gpu: str,
+    mode: Mode,
+    report: Path | None,
+    profile: Path | None = None,
+    checks: frozenset[str] = frozenset(),
+    suppressions: Path | None = None,
+) -> dict[str, str]:
     """Return the variables to set for a program that shall run on an emulated GPU.
 
-    `report` is a file to which each process of the program appends a line of JSON.
+    `report` is a file to which each process of the program appends a line of JSON, and `profile` one to which it
+    appends the profiles of its kernels. `checks` are words of `sanitizer.checks`, and `suppressions` is a file with
+    findings that are not reported.
     """
     choose("emulated GPU", gpu, EMULATED)
     tools = find_program_tools()
@@ -67,10 +81,15 @@ def make_program_environment(gpu: str, mode: Mode, report: Path | None) -> dict[
         "arch": tools.archs[gpu],
         "mode": mode.value,
         "report": None if report is None else str(report.absolute()),
+        "profile": None if profile is None else str(profile.absolute()),
+        "checks": sorted(checks),
+        "suppressions": None if suppressions is None else str(suppressions.absolute()),
         "shim": tools.shim,
         "objdump": tools.objdump,
         "readelf": tools.readelf,
         "engine": tools.engine,
+        "kernels": tools.kernels,
+        "compiler": tools.compilers[gpu],
     }
     # This package's folder is not always among them: editable installs may find it in another way.
     folders = [*(str(Path(path).absolute()) for path in sys.path), str(_PACKAGE.parents[1])]
@@ -130,7 +149,7 @@ def find_program_tools() -> ProgramTools:
     kept = folder / f"{key}.json"
     found = _read_tools(kept)
     if found is None:
-        found = _make_tools(folder / f"{key}.lib")
+        found = _make_tools(folder / f"{key}.lib", folder / f"{key}.kernels")
         stamps = _read_stamps(found)
         text = json.dumps({"tools": {name: getattr(found, name) for name in ProgramTools.__slots__}, "stamps": stamps})
         with write_atomically(kept) as draft:
@@ -138,7 +157,7 @@ def find_program_tools() -> ProgramTools:
     return found
 
 
-def _make_tools(links: Path) -> ProgramTools:
+def _make_tools(links: Path, kernels: Path) -> ProgramTools:
     # These take longer to import than most programs run, and are needed once.
     from tilewright.arch import load  # noqa: PLC0415
     from tilewright.building.toolchain import find_toolchain  # noqa: PLC0415
@@ -160,8 +179,18 @@ def _make_tools(links: Path) -> ProgramTools:
         objdump=_format_path(toolchain.objdump),
         readelf=_format_path(toolchain.readelf),
         engine=None if engine is None else str(engine.path),
+        kernels=_make_kernel_folder(kernels),
+        compilers={name: [str(toolchain.cxx), *toolchain.device_flags(load(name))] for name in EMULATED},
         archs={name: base64.b64encode(pickle.dumps(load(name))).decode() for name in EMULATED},
     )
+
+
+def _make_kernel_folder(folder: Path) -> str:
+    """Make a new folder for the kernels that this version of the sources lowers; those of the last one are removed."""
+    shutil.rmtree(folder, ignore_errors=True)  # a program that still runs writes it anew
+    made = folder / secrets.token_hex(8)
+    made.mkdir(mode=0o700, parents=True)
+    return str(made)
 
 
 def _format_path(path: Path | None) -> str | None:
@@ -180,7 +209,7 @@ def _read_tools(kept: Path) -> ProgramTools | None:
 
 def _read_stamps(tools: ProgramTools) -> Mapping[str, list[int]]:
     """Return size and time of all files, and of those from which they are made."""
-    own = [_PACKAGE / "hip_shim", _PACKAGE / "native", _PACKAGE / "isa", _ARCHS, _ARCHS / "data"]
+    own = [_PACKAGE, *(_PACKAGE / name for name in _PARTS), _ARCHS, _ARCHS / "data"]
     folders = [*own, *filter(None, [knobs.ARCH_PATH.get()])]
     sources = [path for folder in folders for path in sorted(folder.glob("*.*")) if path.is_file()]
     stamps = {path: Path(path).stat() for path in [*tools.list_files(), *map(str, sources)]}

@@ -11,24 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.emulator.launch import AUTO, ENGINES, Counters, Extent, Mode
+from tilewright.emulator.sanitizer.checks import parse_checks
 
 if TYPE_CHECKING:
     from tilewright.emulator.device import DeviceKernel
+    from tilewright.emulator.profile import KernelProfile
+    from tilewright.emulator.sanitizer.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
 class ShimSettings:
-    """Settings of launches. `detailed` also counts cache lines and bank conflicts; `limit` is the maximum number of
-    instructions of a launch (None: the device's limit); with `dry` launches do nothing and return at once, to measure
-    the host; `engine` and `turned` are those of `EmulatedDevice.launch`; `exchange` returns the kernel to launch
-    instead of the loaded one, to test whether an error in a kernel is detected."""
+    """Settings of launches. `detailed` also counts cache lines and bank conflicts; with `profile`, records of launches
+    have the counts of each instruction; `limit` is the maximum number of instructions of a launch (None: the device's
+    limit); with `dry` launches do nothing and return at once, to measure the host; `engine`, `turned` and `checks` are
+    those of `EmulatedDevice.launch`; `exchange` returns the kernel to launch instead of the loaded one, to test whether
+    an error in a kernel is detected."""
 
     mode: Mode = Mode.FAST
     detailed: bool = False
+    profile: bool = False
     limit: int | None = None
     dry: bool = False
     engine: str = AUTO
     turned: bool = False
+    checks: frozenset[str] = frozenset()
     exchange: Callable[[DeviceKernel], DeviceKernel] | None = None
 
 
@@ -41,11 +47,13 @@ class LaunchRecord:
     block: Extent
     counters: Counters
     mode: Mode
+    profile: KernelProfile | None = None  # if the settings ask for it
 
 
 DEFAULT = ShimSettings()
 _process_default = DEFAULT  # of all threads without settings of their own
 _watchers: list[Callable[[int, LaunchRecord], None]] = []
+_finding_handler: Callable[[Finding], None] | None = None
 _settings: ContextVar[Mapping[int, ShimSettings]] = ContextVar("tilewright_emulation", default=MappingProxyType({}))
 _records: ContextVar[tuple[tuple[int, list[LaunchRecord]], ...]] = ContextVar("tilewright_records", default=())
 _label: ContextVar[str] = ContextVar("tilewright_label", default="")
@@ -71,6 +79,8 @@ def update_settings(old: ShimSettings, **given: Any) -> ShimSettings:
         known = ", ".join(str(mode) for mode in Mode)
         raise InvalidValueError(f"{given['mode']!r} is not a Mode of tilewright.emulator.launch; known are {known}")
     choose("engine", wanted.get("engine", old.engine), ENGINES)
+    if "checks" in wanted:
+        wanted["checks"] = parse_checks(wanted["checks"])
     return replace(old, **wanted)
 
 
@@ -107,6 +117,17 @@ def record_launch(device: int, launch: LaunchRecord) -> None:
 def watch_launches(watcher: Callable[[int, LaunchRecord], None]) -> None:
     """From now on pass every launch of every thread to `watcher`, with its device."""
     _watchers.append(watcher)
+
+
+def handle_findings(handler: Callable[[Finding], None]) -> None:
+    """From now on pass every finding of every thread to `handler`, instead of raising it when its launch ends."""
+    global _finding_handler  # noqa: PLW0603 - of the process
+    _finding_handler = handler
+
+
+def get_finding_handler() -> Callable[[Finding], None] | None:
+    """Return the function that gets findings, or None."""
+    return _finding_handler
 
 
 @contextmanager

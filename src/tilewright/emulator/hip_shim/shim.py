@@ -27,7 +27,8 @@ from tilewright.emulator.memory import CAPACITY
 class HipShim:
     """The loaded library and the emulated GPUs behind it; the first of `archs` is device 0.
 
-    `find_readelf` is that of `EmulatedGpu`; `at_end` is called when a program ends.
+    `find_readelf` is that of `EmulatedGpu`, `find_compiler` that of `HipCallbacks`; `at_end` is called when a program
+    ends.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class HipShim:
         path: Path,
         archs: Sequence[Arch],
         find_readelf: Callable[[], Path | None],
+        find_compiler: Callable[[Arch], Sequence[str]],
         at_end: Callable[[], None] | None = None,
     ) -> None:
         self.path = path
@@ -44,7 +46,7 @@ class HipShim:
         for gpu in self.gpus:
             gpu.host_calls = host_calls
         # C code calls these as long as the process lives, so they must not be collected.
-        self._callbacks, entries = make_callbacks(HipCallbacks(self.gpus, at_end))
+        self._callbacks, entries = make_callbacks(HipCallbacks(self.gpus, find_compiler, at_end))
         keep_uncaught_errors(entries)
         facts = (DeviceFacts * len(self.gpus))(*(describe_device(gpu.arch, CAPACITY) for gpu in self.gpus))
         self.library.tilewright_open(facts, len(self.gpus), ctypes.byref(self._callbacks))
@@ -116,18 +118,29 @@ def _open_new_shim() -> HipShim:
     from tilewright.arch import load  # noqa: PLC0415
     from tilewright.building.toolchain import find_toolchain  # noqa: PLC0415
     from tilewright.emulator.hip_shim.shim_library import build_shim  # noqa: PLC0415
+    from tilewright.emulator.program import list_translators  # noqa: PLC0415
 
     toolchain = find_toolchain(with_ck=False)
-    return HipShim(build_shim(toolchain), [load(name) for name in EMULATED], lambda: toolchain.readelf)
+    list_translators()  # imported now, not in the first launch: this process has no kernel cache
+    return HipShim(
+        build_shim(toolchain),
+        [load(name) for name in EMULATED],
+        lambda: toolchain.readelf,
+        lambda arch: (str(toolchain.cxx), *toolchain.device_flags(arch)),
+    )
 
 
 def open_program_shim(
-    path: Path, arch: Arch, find_readelf: Callable[[], Path | None], at_end: Callable[[], None]
+    path: Path,
+    arch: Arch,
+    find_readelf: Callable[[], Path | None],
+    compiler: Sequence[str],
+    at_end: Callable[[], None],
 ) -> HipShim:
     """Open the HIP shim of a program that `tilewright emulate` started. It has one device, of `arch`."""
     global _opened  # noqa: PLW0603 - one per process, as a library is
     with _lock:
-        _opened = HipShim(path, (arch,), find_readelf, at_end)
+        _opened = HipShim(path, (arch,), find_readelf, lambda _: compiler, at_end)
         _opened.library.tilewright_program()
     return _opened
 

@@ -21,10 +21,11 @@ from tilewright.building.toolchain import Toolchain
 
 _HERE = Path(__file__).parent
 _SOURCES = (
-    "kernels.cpp", "kernel_facts.cpp", "modules.cpp", "symbols.cpp", "memory.cpp", "host_memory.cpp", "streams.cpp",
-    "capture.cpp", "devices.cpp", "device_settings.cpp", "host_calls.cpp", "embed.cpp",
+    "kernels.cpp", "kernel_facts.cpp", "modules.cpp", "symbols.cpp", "memory.cpp", "host_memory.cpp", "volumes.cpp",
+    "pools.cpp", "virtual_memory.cpp", "streams.cpp", "capture.cpp", "graph_nodes.cpp", "devices.cpp",
+    "device_settings.cpp", "host_calls.cpp", "run_time_compiler.cpp", "embed.cpp",
 )  # fmt: skip
-_HEADERS = ("interface.hpp", "state.hpp", "kernels.hpp", "memory.hpp")
+_HEADERS = ("interface.hpp", "state.hpp", "kernels.hpp", "memory.hpp", "graphs.hpp", "device_heap.hpp")
 _NAME = "libamdhip64.so"
 _VERSIONS = "versions.map"
 _WHOLE = "stand_in.cpp"  # includes all sources, so that HIP's headers are parsed once

@@ -175,6 +175,9 @@ hipError_t ask(void (*Callbacks::*callback)(Types...), Arguments... arguments)
     return said(static_cast<hipError_t>(status));
 }
 
+// Reports a call that is not implemented, and returns hipErrorNotSupported (embed.cpp).
+TW_EXPORT int tilewright_missing(const char* call);
+
 // Writes the addresses of managed variables into the code of an image (symbols.cpp).
 hipError_t bind_managed(int device, const Image& image);
 

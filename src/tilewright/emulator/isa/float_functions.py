@@ -1,14 +1,14 @@
 """Functions of floats: comparison, rounding and elementary functions, built for each type from one description; and the
-conversions that are more than a cast: saturation, other rounding modes, small floats."""
+conversions that are more than a cast: saturation and other rounding modes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from tilewright.emulator.isa.fma_and_division import fma_f32
 from tilewright.emulator.isa.operation import Array, to_bits
 
 Function = Callable[..., Array]
@@ -138,8 +138,17 @@ def _wrap_flush(function: Function) -> Function:
     return compute_normal
 
 
-def _convert_turns(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    return lambda x: function((x - np.rint(x)) * (2 * np.pi))
+def _sin_turns(x: Array) -> Array:
+    """Reduce to a quarter turn around 0, where multiples of a quarter turn give exact results."""
+    part = x - np.rint(x)
+    near = np.where(np.abs(part) > 0.25, np.copysign(0.5, part) - part, part)
+    values: Array = np.sin(near * (2 * np.pi))
+    return values
+
+
+def _cos_turns(x: Array) -> Array:
+    values: Array = np.sin((0.25 - np.abs(x - np.rint(x))) * (2 * np.pi))
+    return values
 
 
 _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
@@ -148,8 +157,8 @@ _ELEMENTARY: dict[str, Callable[[Array], Array]] = {
     "sqrt": np.sqrt,
     "exp": np.exp2,
     "log": np.log2,
-    "sin": _convert_turns(np.sin),
-    "cos": _convert_turns(np.cos),
+    "sin": _sin_turns,
+    "cos": _cos_turns,
 }
 
 
@@ -188,6 +197,11 @@ def f64_to_u16(x: Array) -> Array:
 
 def f64_to_i16(x: Array) -> Array:
     return _to_integer(x, -0x8000, 0x7FFF, np.int16)
+
+
+def saturate_u8(x: Array) -> Array:
+    """Whole numbers of floats as bytes: out of range becomes the nearest limit, NaN becomes 0."""
+    return _to_integer(x, 0, 0xFF, np.uint8)
 
 
 def norm_f64(x: Array, scale: float) -> Array:
@@ -230,56 +244,37 @@ def dot2_f32_bf16(a: Array, b: Array, c: Array) -> Array:
     return (first + f32_of_bf16(a1).astype(np.float64) * f32_of_bf16(b1) + c).astype(np.float32)
 
 
-def _make_small_float(kind: type[Any], fraction: int) -> tuple[Function, ...]:
-    """Return functions for an 8-bit float with that many fraction bits: encode (ties to even), decode, and encode with
-    stochastic rounding. Too large numbers become infinity, or NaN if the format has no infinity: nothing saturates,
-    because MODE.FP16_OVFL is not set."""
-    table = np.arange(256, dtype=np.uint8).view(kind).astype(np.float32)
-    dropped = 23 - fraction
-    minus_zero = bool(table[0x80] == 0)
-    largest = float(table[np.isfinite(table)].max())
-    step = largest - float(np.nextafter(np.array(largest, kind), np.array(0, kind)))
-
-    def encode(x: Array) -> Array:
-        return np.asarray(np.ascontiguousarray(x, np.float32).astype(kind).view(np.uint8))
-
-    def decode(code: Array) -> Array:
-        return np.take(table, code)
-
-    def encode_random(x: Array, random: Array) -> Array:
-        """Add random bits below the last kept bit, then truncate."""
-        x, random = np.broadcast_arrays(x, random)
-        bits = np.ascontiguousarray(x).view(np.uint32)
-        moved = np.where(np.isfinite(x), bits + (random >> (32 - dropped)), bits).view(np.float32)
-        code = encode(np.where((np.abs(moved) > largest) & (np.abs(moved) < largest + step), largest, np.abs(moved)))
-        code = code - (np.isfinite(table[code]) & (table[code] > np.abs(moved))).astype(np.uint8)
-        values: Array = np.where(np.signbit(x) & ((code != 0) | minus_zero), code | 0x80, code)
-        return values
-
-    return encode, decode, encode_random
+def limit_f16(x: Array, finite: Array) -> Array:
+    """MODE.FP16_OVFL: what is too large for f16 becomes the largest number; true infinities stay."""
+    return np.where(np.isinf(x) & finite, np.copysign(np.float16(65504), x), x)
 
 
-def _build_small_functions() -> dict[str, Function]:
-    kinds: dict[str, tuple[type[Any], int]] = {
-        "fp8_fnuz": (ml_dtypes.float8_e4m3fnuz, 3),
-        "bf8_fnuz": (ml_dtypes.float8_e5m2fnuz, 2),
-        "fp8_ocp": (ml_dtypes.float8_e4m3fn, 3),
-        "bf8_ocp": (ml_dtypes.float8_e5m2, 2),
-    }
-    functions: dict[str, Function] = {}
-    for name, (kind, fraction) in kinds.items():
-        encode, decode, encode_random = _make_small_float(kind, fraction)
-        functions |= {f"{name}_of_f32": encode, f"f32_of_{name}": decode, f"{name}_random": encode_random}
-    return functions
+def dot2_f16_f16(a: Array, b: Array, c: Array) -> Array:
+    """AMD's pseudo-code adds one product after the other; that each step is a fused multiply-add is an assumption."""
+    (a0, a1), (b0, b1) = _split_halves(a), _split_halves(b)
+    first = _fma_half(a0.view(np.float16), b0.view(np.float16), c)
+    return _fma_half(a1.view(np.float16), b1.view(np.float16), first)
+
+
+def _fma_half(a: Array, b: Array, c: Array) -> Array:
+    return (np.multiply(a, b, dtype=np.float64) + c).astype(np.float16)
+
+
+def dot2_bf16_bf16(a: Array, b: Array, c: Array) -> Array:
+    """The same for bf16, whose products are exact in f32; sums are rounded to bf16."""
+    (a0, a1), (b0, b1) = _split_halves(a), _split_halves(b)
+    first = bf16_of_f32(fma_f32(f32_of_bf16(a0), f32_of_bf16(b0), f32_of_bf16(c)))
+    return bf16_of_f32(fma_f32(f32_of_bf16(a1), f32_of_bf16(b1), f32_of_bf16(first)))
 
 
 _CONVERSIONS = (
-    f64_to_u32, f64_to_i32, f64_to_u16, f64_to_i16, norm_f64, f16_toward_zero, bf16_of_f32, f32_of_bf16, dot2_f32_f16,
-    dot2_f32_bf16,
+    f64_to_u32, f64_to_i32, f64_to_u16, f64_to_i16, saturate_u8, norm_f64, f16_toward_zero, bf16_of_f32, f32_of_bf16,
+    dot2_f32_f16, dot2_f32_bf16, dot2_f16_f16, dot2_bf16_bf16, limit_f16,
 )  # fmt: skip
 
 FLOAT_FUNCTIONS: dict[str, Function] = {
     **{name: function for kind in ("f16", "f32", "f64") for name, function in _build_typed_functions(kind).items()},
     **{function.__name__: function for function in _CONVERSIONS},
-    **_build_small_functions(),
+    "finite_f16": np.isfinite,
+    "finite_f32": np.isfinite,
 }

@@ -133,12 +133,13 @@ class _Format:
     scale: int  # power of two by which operands are scaled
     tiny: int  # biased exponent up to which the numerator is tiny
     least: int  # quotients below this power of two round to zero
+    small: int  # difference of exponents up to which a quotient may be subnormal
 
 
 _FORMATS = {
-    "f16": _Format(np.float16, 10, 0x1F, 0, 0, 0, 0),
-    "f32": _Format(np.float32, 23, 0xFF, 96, 64, 23, -150),
-    "f64": _Format(np.float64, 52, 0x7FF, 768, 128, 53, -1075),
+    "f16": _Format(np.float16, 10, 0x1F, 0, 0, 0, 0, 0),
+    "f32": _Format(np.float32, 23, 0xFF, 96, 64, 23, -150, -126),
+    "f64": _Format(np.float64, 52, 0x7FF, 768, 128, 53, -1075, -1022),
 }
 
 
@@ -152,7 +153,11 @@ def _is_subnormal(x: Array, f: _Format) -> Array:
 
 
 def _list_cases(d: Array, n: Array, f: _Format) -> list[Array]:
-    """Return the cases that v_div_scale distinguishes; the first that holds applies."""
+    """Return the cases that v_div_scale distinguishes; the first that holds applies.
+
+    They are those of AMD's pseudo-code, but for what gfx1100 does instead: it sets the mask also for zero operands, and
+    takes a quotient as subnormal that may be so by the exponents alone.
+    """
     inverse, quotient = f.kind(1) / d, n / d
     return [
         (n == 0) | (d == 0),
@@ -160,7 +165,7 @@ def _list_cases(d: Array, n: Array, f: _Format) -> list[Array]:
         _is_subnormal(d, f),
         _is_subnormal(inverse, f) & _is_subnormal(quotient, f),
         _is_subnormal(inverse, f),
-        _is_subnormal(quotient, f),
+        _is_subnormal(quotient, f) | (_exponent(n, f) - _exponent(d, f) <= f.small),
         _exponent(n, f) <= f.tiny,
     ]
 
@@ -184,7 +189,7 @@ def _scale(x: Array, d: Array, n: Array, f: _Format) -> Array:
 def _needs_scaling(d: Array, n: Array, f: _Format) -> Array:
     """Whether v_div_fmas has to scale the quotient."""
     d, n = np.broadcast_arrays(d, n)
-    return np.select(_list_cases(d, n, f), [False, True, False, True, False, True, False], False)
+    return np.select(_list_cases(d, n, f), [True, True, False, True, False, True, False], False)
 
 
 def div_scale_f32(x: Array, d: Array, n: Array) -> Array:

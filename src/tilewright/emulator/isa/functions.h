@@ -44,118 +44,7 @@ static inline f16 float16(u16 x) { f16 y; memcpy(&y, &x, 2); return y; }
 static inline f32 float32(u32 x) { f32 y; memcpy(&y, &x, 4); return y; }
 static inline f64 float64(u64 x) { f64 y; memcpy(&y, &x, 8); return y; }
 
-/* Whole numbers. */
-static inline u32 popcount32(u32 x) { return (u32)__builtin_popcount(x); }
-static inline u32 popcount64(u64 x) { return (u32)__builtin_popcountll(x); }
-static inline u32 first_one32(u32 x) { return x ? (u32)__builtin_ctz(x) : 0xFFFFFFFF; }
-static inline u32 first_one64(u64 x) { return x ? (u32)__builtin_ctzll(x) : 0xFFFFFFFF; }
-static inline u32 leading32(u32 x) { return x ? (u32)__builtin_clz(x) : 0xFFFFFFFF; }
-static inline u32 leading64(u64 x) { return x ? (u32)__builtin_clzll(x) : 0xFFFFFFFF; }
-static inline u32 leading_sign32(u32 x) { return leading32(x ^ (0 - (x >> 31))); }
-static inline u32 leading_sign64(u64 x) { return leading64(x ^ (0 - (x >> 63))); }
-
-static inline u32 reverse32(u32 x) {
-    x = ((x >> 1) & 0x55555555) | ((x & 0x55555555) << 1);
-    x = ((x >> 2) & 0x33333333) | ((x & 0x33333333) << 2);
-    x = ((x >> 4) & 0x0F0F0F0F) | ((x & 0x0F0F0F0F) << 4);
-    return __builtin_bswap32(x);
-}
-static inline u64 reverse64(u64 x) { return ((u64)reverse32((u32)x) << 32) | reverse32((u32)(x >> 32)); }
-
-/* `width` bits from bit `offset` on. */
-static inline u32 bfe_u32(u32 x, u32 offset, u32 width) {
-    return width >= 32 ? x >> offset : (x >> offset) & ((1u << width) - 1);
-}
-static inline u64 bfe_u64(u64 x, u32 offset, u32 width) {
-    return width >= 64 ? x >> offset : (x >> offset) & ((1ull << width) - 1);
-}
-static inline i64 bfe_i64(i64 x, u32 offset, u32 width) {
-    u32 unused = 64 - (width > 64 ? 64 : width);
-    return width ? (i64)((u64)(x >> offset) << unused) >> unused : 0;
-}
-static inline i32 bfe_i32(i32 x, u32 offset, u32 width) { return (i32)bfe_i64(x, offset, width); }
-static inline i32 signed24(u32 x) { return (i32)(x << 8) >> 8; }
-
-/* Every bit twice. */
-static inline u64 replicate_bits(u32 x) {
-    u64 wide = x;
-    wide = (wide | wide << 16) & 0x0000FFFF0000FFFFull;
-    wide = (wide | wide << 8) & 0x00FF00FF00FF00FFull;
-    wide = (wide | wide << 4) & 0x0F0F0F0F0F0F0F0Full;
-    wide = (wide | wide << 2) & 0x3333333333333333ull;
-    wide = (wide | wide << 1) & 0x5555555555555555ull;
-    return wide | wide << 1;
-}
-
-/* Each byte of the selector picks a byte of a:b (b is the lower), a sign (8 to 11), zero (12) or all ones. */
-static inline u32 byte_permute(u32 a, u32 b, u32 selector) {
-    u64 both = (u64)a << 32 | b;
-    u32 result = 0;
-    for (int place = 0; place < 32; place += 8) {
-        u32 pick = selector >> place & 255, byte;
-        if (pick < 8)
-            byte = (u32)(both >> 8 * pick) & 255;
-        else if (pick < 12)
-            byte = (both >> (16 * pick - 113) & 1) ? 255 : 0;
-        else
-            byte = pick > 12 ? 255 : 0;
-        result |= byte << place;
-    }
-    return result;
-}
-
-static inline u32 pack16(u16 low, u16 high) { return (u32)low | (u32)high << 16; }
-static inline u16 pack8(u8 low, u8 high) { return (u16)(low | high << 8); }
-static inline u32 saturate_u32(i64 x) { return x < 0 ? 0 : x > 0xFFFFFFFFll ? 0xFFFFFFFF : (u32)x; }
-static inline i32 saturate_i32(i64 x) { return x < INT32_MIN ? INT32_MIN : x > INT32_MAX ? INT32_MAX : (i32)x; }
-static inline u16 saturate_u16(i64 x) { return x < 0 ? 0 : x > 0xFFFF ? 0xFFFF : (u16)x; }
-static inline i16 saturate_i16(i64 x) { return x < INT16_MIN ? INT16_MIN : x > INT16_MAX ? INT16_MAX : (i16)x; }
-static inline bool overflow_i64(i64 a, i64 b, i64 total) { return (~(a ^ b) & (a ^ total)) < 0; }
-
-static inline u32 sad_of(u32 a, u32 b, u32 c, int size) {
-    u32 mask = (1u << size) - 1;
-    for (int place = 0; place < 32; place += size) {
-        u32 x = a >> place & mask, y = b >> place & mask;
-        c += x > y ? x - y : y - x;
-    }
-    return c;
-}
-static inline u32 sad_u16(u32 a, u32 b, u32 c) { return sad_of(a, b, c, 16); }
-static inline u32 sad_u8(u32 a, u32 b, u32 c) { return sad_of(a, b, c, 8); }
-/* The mean of each pair of bytes, rounded up where the byte of c is odd. */
-static inline u32 lerp_u8(u32 a, u32 b, u32 c) {
-    u32 total = 0;
-    for (int place = 0; place < 32; place += 8)
-        total |= (((a >> place & 255) + (b >> place & 255) + (c >> place & 1)) >> 1) << place;
-    return total;
-}
-
-/* Sums of products of the elements of two registers. */
-static inline i64 dot_of(u32 a, u32 b, int size, bool a_signed, bool b_signed) {
-    i64 total = 0, mask = (1ll << size) - 1, half = 1ll << (size - 1);
-    for (int place = 0; place < 32; place += size) {
-        i64 x = a >> place & mask, y = b >> place & mask;
-        total += (a_signed ? (x ^ half) - half : x) * (b_signed ? (y ^ half) - half : y);
-    }
-    return total;
-}
-#define DOT(name, kind, size, a_signed, b_signed) \
-    static inline kind name(u32 a, u32 b, kind c) { return (kind)(dot_of(a, b, size, a_signed, b_signed) + c); }
-DOT(dot_i8, i32, 8, true, true)
-DOT(dot_u8, u32, 8, false, false)
-DOT(dot_i4, i32, 4, true, true)
-DOT(dot_u4, u32, 4, false, false)
-DOT(dot_ii8, i32, 8, true, true)
-DOT(dot_iu8, i32, 8, true, false)
-DOT(dot_ui8, i32, 8, false, true)
-DOT(dot_uu8, i32, 8, false, false)
-DOT(dot_ii4, i32, 4, true, true)
-DOT(dot_iu4, i32, 4, true, false)
-DOT(dot_ui4, i32, 4, false, true)
-DOT(dot_uu4, i32, 4, false, false)
-DOT(dot2_i32_i16, i32, 16, true, true)
-DOT(dot2_u32_u16, u32, 16, false, false)
-#undef DOT
+#include "integers.h"
 
 /* Floating point: order. In IEEE mode, which the runtime sets, v_min and v_max make a signalling NaN quiet and give
  * it; the …_num instructions of gfx12 prefer the number. v_minimum and v_maximum give NaN if an operand is one. */
@@ -244,8 +133,13 @@ PARTS(f64, i32, 0x1.fffffffffffffp-1)
 #undef PARTS
 
 /* Elementary functions: computed in f64, rounded once. Those of f32 read and give no subnormal numbers. */
-static inline f64 sin_turns(f64 x) { return sin((x - rint(x)) * (2 * 3.14159265358979323846)); }
-static inline f64 cos_turns(f64 x) { return cos((x - rint(x)) * (2 * 3.14159265358979323846)); }
+/* Within a quarter turn of 0, where multiples of a quarter turn give exact results. */
+static inline f64 sin_turns(f64 x) {
+    f64 part = x - rint(x);
+    f64 near = fabs(part) > 0.25 ? copysign(0.5, part) - part : part;
+    return sin(near * (2 * 3.14159265358979323846));
+}
+static inline f64 cos_turns(f64 x) { return sin((0.25 - fabs(x - rint(x))) * (2 * 3.14159265358979323846)); }
 static inline f64 reciprocal(f64 x) { return 1.0 / x; }
 static inline f64 reciprocal_root(f64 x) { return 1.0 / sqrt(x); }
 #define ELEMENTARY(name, function) \
@@ -308,7 +202,7 @@ static inline wide_f64 odd_sum_f64(wide_f64 a, wide_f64 b) {
         if (exponent_##kind(n) - exponent_##kind(d) >= far) return 1; \
         if (subnormal_##kind(d)) return 2; \
         if (subnormal_##kind(inverse)) return subnormal_##kind(quotient) ? 3 : 4; \
-        if (subnormal_##kind(quotient)) return 5; \
+        if (subnormal_##kind(quotient) || exponent_##kind(n) - exponent_##kind(d) <= 1 - one) return 5; \
         return exponent_##kind(n) <= tiny ? 6 : 7; \
     } \
     static inline kind div_scale_##kind(kind x, kind d, kind n) { \
@@ -326,7 +220,7 @@ static inline wide_f64 odd_sum_f64(wide_f64 a, wide_f64 b) {
     static inline bool div_scaled_##kind(kind x, kind d, kind n) { \
         (void)x; \
         int which = div_case_##kind(d, n); \
-        return which == 1 || which == 3 || which == 5; \
+        return which == 0 || which == 1 || which == 3 || which == 5; \
     } \
     /* Sum and scaling are rounded once, also to a subnormal number. */ \
     static inline kind div_fmas_##kind(kind a, kind b, kind c, bool scaled) { \
@@ -393,50 +287,22 @@ static inline f32 dot2_f32_bf16(u32 a, u32 b, f32 c) {
     return (f32)(first + (f64)f32_of_bf16((u16)(a >> 16)) * (f64)f32_of_bf16((u16)(b >> 16)) + (f64)c);
 }
 
-/* 8-bit floats: the bits of the fraction, the bias, the code of the largest number and what follows it, NaN. */
-typedef struct { int fraction, bias; u8 largest, beyond, nan; bool minus_zero; } SmallFloat;
+/* One product after the other, each with a fused multiply-add. */
+static inline f16 dot2_f16_f16(u32 a, u32 b, f16 c) {
+    f16 first = fma_f16(float16((u16)a), float16((u16)b), c);
+    return fma_f16(float16((u16)(a >> 16)), float16((u16)(b >> 16)), first);
+}
+static inline u16 dot2_bf16_bf16(u32 a, u32 b, u16 c) {
+    u16 first = bf16_of_f32(fmaf(f32_of_bf16((u16)a), f32_of_bf16((u16)b), f32_of_bf16(c)));
+    return bf16_of_f32(fmaf(f32_of_bf16((u16)(a >> 16)), f32_of_bf16((u16)(b >> 16)), f32_of_bf16(first)));
+}
 
-static inline u8 small_encode(f32 x, const SmallFloat *k, bool cut_off) {
-    u8 sign = (u8)(bits32(x) >> 31 << 7);
-    u8 marked = k->minus_zero ? sign : 0;
-    if (x != x)
-        return k->nan | marked;
-    f64 size = fabs((f64)x);
-    if (size > 1e30)
-        return k->beyond | marked;
-    int power = -1000; /* of zero */
-    if (size != 0)
-        frexp(size, &power);
-    int least = 1 - k->bias, exponent = power - 1 < least ? least : power - 1;
-    f64 steps = ldexp(size, k->fraction - exponent);
-    u32 code = ((u32)(exponent + k->bias - 1) << k->fraction) + (u32)(cut_off ? floor(steps) : rint(steps));
-    if (code > k->largest)
-        return k->beyond | marked;
-    return code || k->minus_zero ? (u8)(code | sign) : 0;
+/* MODE.FP16_OVFL: what is too large for f16 becomes the largest number; true infinities stay. */
+static inline bool finite_f16(f16 x) { return (bits16(x) & 0x7C00) != 0x7C00; }
+static inline bool finite_f32(f32 x) { return (bits32(x) & 0x7F800000) != 0x7F800000; }
+static inline f16 limit_f16(f16 x, bool finite) {
+    return finite && (bits16(x) & 0x7FFF) == 0x7C00 ? float16((bits16(x) & 0x8000) | 0x7BFF) : x;
 }
-static inline f32 small_decode(u8 code, const SmallFloat *k) {
-    u8 size = code & 0x7F;
-    f32 sign = code & 0x80 ? -1.0f : 1.0f;
-    if (k->minus_zero ? size > k->largest : code == 0x80)
-        return size == k->beyond && k->beyond != k->nan ? sign * INFINITY : float32(0x7FC00000 | (u32)(code & 0x80) << 24);
-    int exponent = size >> k->fraction, part = size & ((1 << k->fraction) - 1);
-    if (exponent)
-        part += 1 << k->fraction;
-    else
-        exponent = 1;
-    return sign * (f32)ldexp(part, exponent - k->bias - k->fraction);
-}
-/* Random bits are added below the last bit that is kept, then the rest is cut off. */
-static inline u8 small_random(f32 x, u32 random, const SmallFloat *k) {
-    return isfinite(x) ? small_encode(float32(bits32(x) + (random >> (9 + k->fraction))), k, true) : small_encode(x, k, true);
-}
-#define SMALL(name, ...) \
-    static const SmallFloat name##_format = {__VA_ARGS__}; \
-    static inline u8 name##_of_f32(f32 x) { return small_encode(x, &name##_format, false); } \
-    static inline f32 f32_of_##name(u8 code) { return small_decode(code, &name##_format); } \
-    static inline u8 name##_random(f32 x, u32 random) { return small_random(x, random, &name##_format); }
-SMALL(fp8_fnuz, 3, 8, 0x7F, 0x80, 0x80, false)
-SMALL(bf8_fnuz, 2, 16, 0x7F, 0x80, 0x80, false)
-SMALL(fp8_ocp, 3, 7, 0x7E, 0x7F, 0x7F, true)
-SMALL(bf8_ocp, 2, 15, 0x7B, 0x7C, 0x7E, true)
-#undef SMALL
+
+#include "small_floats.h"
+#include "tables.h"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tilewright.emulator.isa.operation import Array
@@ -90,6 +92,32 @@ def signed24(x: Array) -> Array:
     return (x << 8).view(np.int32) >> 8
 
 
+def _any_of_four(x: Array) -> Array:
+    """Return the lowest bit of each group of four bits, set if one of the group is."""
+    values: Array = (x | (x >> 1) | (x >> 2) | (x >> 3)) & np.uint64(0x1111111111111111)
+    return values
+
+
+def quadmask64(x: Array) -> Array:
+    groups = _any_of_four(x)
+    result: Array = np.zeros_like(groups)
+    for k in range(16):
+        result |= ((groups >> (4 * k)) & 1) << k
+    return result
+
+
+def quadmask32(x: Array) -> Array:
+    return quadmask64(x.astype(np.uint64)).astype(np.uint32)
+
+
+def wqm64(x: Array) -> Array:
+    return _any_of_four(x) * np.uint64(15)
+
+
+def wqm32(x: Array) -> Array:
+    return wqm64(x.astype(np.uint64)).astype(np.uint32)
+
+
 def replicate_bits(x: Array) -> Array:
     """Repeat every bit."""
     wide: Array = x.astype(np.uint64)
@@ -153,6 +181,31 @@ def sad_u16(a: Array, b: Array, c: Array) -> Array:
 def sad_u8(a: Array, b: Array, c: Array) -> Array:
     """Return the sum of c and the absolute differences of the four bytes."""
     return c + sum(_compute_difference(a, b, place, 0xFF) for place in (0, 8, 16, 24))
+
+
+def msad_u8(a: Array, b: Array, c: Array) -> Array:
+    """Same as `sad_u8`, but only where the byte of b is not 0."""
+    parts = [
+        np.where((b >> place) & 0xFF, _compute_difference(a, b, place, 0xFF), np.uint32(0)) for place in (0, 8, 16, 24)
+    ]
+    return c + sum(parts)
+
+
+def qsad_u8(a: Array, b: Array, c: Array) -> Array:
+    return _sum_four(sad_u8, a, b, c)
+
+
+def mqsad_u8(a: Array, b: Array, c: Array) -> Array:
+    return _sum_four(msad_u8, a, b, c)
+
+
+def _sum_four(function: Callable[[Array, Array, Array], Array], a: Array, b: Array, c: Array) -> Array:
+    """Return four sums of 16 bits, each for four bytes of a, one byte further on."""
+    result: Array = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint64)
+    for k in range(4):
+        part = function((a >> (8 * k)).astype(np.uint32), b, ((c >> (16 * k)) & 0xFFFF).astype(np.uint32))
+        result |= (part & 0xFFFF).astype(np.uint64) << (16 * k)
+    return result
 
 
 def _compute_difference(a: Array, b: Array, place: int, mask: int) -> Array:

@@ -26,6 +26,8 @@ _VECTOR = {
     "v_cvt_pk_rtz_f16_f32": "v_cvt_pkrtz_f16_f32",
     "v_cvt_pk_norm_i16_f32": "v_cvt_pknorm_i16_f32",
     "v_cvt_pk_norm_u16_f32": "v_cvt_pknorm_u16_f32",
+    "v_cvt_pk_norm_i16_f16": "v_cvt_pknorm_i16_f16",
+    "v_cvt_pk_norm_u16_f16": "v_cvt_pknorm_u16_f16",
     "v_cvt_floor_i32_f32": "v_cvt_flr_i32_f32",
     "v_cvt_nearest_i32_f32": "v_cvt_rpi_i32_f32",
     "v_mul_dx9_zero_f32": "v_mul_legacy_f32",

@@ -13,7 +13,9 @@ import numpy as np
 
 from tilewright.emulator.isa import fma_and_division, integer_functions
 from tilewright.emulator.isa.float_functions import FLOAT_FUNCTIONS, Function
+from tilewright.emulator.isa.lookup import trig_preop
 from tilewright.emulator.isa.operation import TYPES, Array, Operation, to_bits
+from tilewright.emulator.isa.small_floats import SMALL_FUNCTIONS
 
 NAMES = "abcd"
 
@@ -63,6 +65,8 @@ FUNCTIONS: dict[str, Function] = {
     **_list_public(integer_functions),
     **_list_public(fma_and_division),
     **FLOAT_FUNCTIONS,
+    **SMALL_FUNCTIONS,
+    "trig_preop": trig_preop,
     "select": np.where,
     "minimum": np.minimum,
     "maximum": np.maximum,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,8 @@ class Operation:
 
     `result` is the type of the first destination; "mask" for comparisons; "" for none. `scc` is, for scalar
     instructions, the new value of SCC, in a, b, c and the result r. `second` is the lane mask for a second
-    destination, in a, b, c, d, r.
+    destination, in a, b, c, d, r. `limited` is the expression while MODE.FP16_OVFL is set, if it is not the one that
+    `choose_expression` derives.
     """
 
     result: str
@@ -53,3 +55,22 @@ class Operation:
     expression: str
     scc: str = ""
     second: str = ""
+    limited: str = ""
+
+
+# Functions whose infinities are exact results, not overflow; comparisons return a source.
+_EXACT = re.compile(r"\b(rcp|rsq|log|min|max|minimum|maximum|med3|select|floor|ceil|trunc|rint|fract|frexp)\w*\(")
+
+
+def choose_expression(operation: Operation, limits: bool) -> str:
+    """Return the expression of an operation. If MODE.FP16_OVFL `limits` overflow, an f16 that is infinite although all
+    sources are finite becomes the largest number."""
+    if not limits:
+        return operation.expression
+    if operation.limited:
+        return operation.limited
+    kinds = [kind.removeprefix("old ") for kind in operation.sources]
+    finite = [f"finite_{kind}({name})" for name, kind in zip("abcd", kinds, strict=False) if kind in ("f16", "f32")]
+    if operation.result != "f16" or not finite or _EXACT.search(operation.expression):
+        return operation.expression
+    return f"limit_f16(f16({operation.expression}), {' & '.join(finite)})"

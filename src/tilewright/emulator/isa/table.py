@@ -6,11 +6,11 @@ from functools import cache
 
 from tilewright.arch.spec import Arch
 from tilewright.emulator.isa import scalar
+from tilewright.emulator.isa.convert import CONVERT, CONVERT_SMALL
 from tilewright.emulator.isa.operation import Operation
 from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED
+from tilewright.emulator.isa.scaled import SCALED
 from tilewright.emulator.isa.vector import (
-    CONVERT,
-    CONVERT_SMALL,
     KEEPS_OTHER_HALF,
     SATURATED_HALF,
     SATURATED_INTEGER,
@@ -81,14 +81,14 @@ def _build_scalar_comparisons() -> dict[str, Operation]:
 
 SCALAR: dict[str, Operation] = {**scalar.SCALAR, **_build_scalar_comparisons()}
 COMPARE: dict[str, Operation] = _build_vector_comparisons()
-VECTOR: dict[str, Operation] = {**VECTOR_INTEGER, **VECTOR_FLOAT, **VECTOR_HALF, **CONVERT}
+VECTOR: dict[str, Operation] = {**VECTOR_INTEGER, **VECTOR_FLOAT, **VECTOR_HALF, **CONVERT, **SCALED}
 SATURATED: dict[str, Operation] = {**SATURATED_INTEGER, **SATURATED_HALF}
 
 
 @cache
-def vector_operations(encoding: str) -> dict[str, Operation]:
-    """Return VECTOR and the conversions of 8-bit floats in an encoding (`Arch.numbers.fp8`)."""
-    return {**VECTOR, **CONVERT_SMALL[encoding]}
+def vector_operations(encoding: str, family: str) -> dict[str, Operation]:
+    """Return VECTOR and the conversions of 8-bit floats in an encoding (`Arch.numbers.fp8`) on a family of GPUs."""
+    return {**VECTOR, **CONVERT_SMALL[encoding, encoding == "ocp" and family.startswith("cdna")]}
 
 
 def keeps_other_half(name: str, arch: Arch) -> bool:
@@ -100,8 +100,9 @@ def all_operations() -> dict[str, Operation]:
     """Return all entries of all tables, for tests and generators."""
     parts = {
         "": {**SCALAR, **scalar.SAVE_EXEC, **scalar.WRITE_EXEC, **COMPARE, **VECTOR, **DOT},
-        "fnuz ": CONVERT_SMALL["fnuz"],
-        "ocp ": CONVERT_SMALL["ocp"],
+        "fnuz ": CONVERT_SMALL["fnuz", False],
+        "ocp ": CONVERT_SMALL["ocp", False],
+        "ocp, limited ": CONVERT_SMALL["ocp", True],
         "packed ": PACKED,
         "saturated ": SATURATED,
         "saturated packed ": SATURATED_PACKED,

@@ -1,10 +1,11 @@
-"""The operations of the vector unit: integers, floats, 16-bit numbers and conversions."""
+"""The operations of the vector unit: integers, floats and 16-bit numbers."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from tilewright.emulator.isa.operation import Operation as Op
+from tilewright.emulator.isa.scaled import SCALED
 
 _U, _UU, _UUU, _UUM = ("u32",), ("u32", "u32"), ("u32", "u32", "u32"), ("u32", "u32", "mask")
 _II = ("i32", "i32")
@@ -38,6 +39,9 @@ _SUMS = {
     "v_sad_u32": Op("u32", _UUU, "select(a > b, a - b, b - a) + c"),
     "v_sad_u16": Op("u32", _UUU, "sad_u16(a, b, c)"),
     "v_sad_u8": Op("u32", _UUU, "sad_u8(a, b, c)"),
+    "v_msad_u8": Op("u32", _UUU, "msad_u8(a, b, c)"),
+    "v_qsad_pk_u16_u8": Op("u64", ("u64", "u32", "u64"), "qsad_u8(a, b, c)"),
+    "v_mqsad_pk_u16_u8": Op("u64", ("u64", "u32", "u64"), "mqsad_u8(a, b, c)"),
     "v_sad_hi_u8": Op("u32", _UUU, "(sad_u8(a, b, u32(0)) << 16) + c"),
     "v_bcnt_u32_b32": Op("u32", _UU, "popcount32(a) + b"),
 }
@@ -122,6 +126,14 @@ SATURATED_INTEGER: dict[str, Op] = {
     "v_subrev_u32": Op("u32", _UU, "saturate_u32(i64(b) - i64(a))"),
     "v_add_i32": Op("i32", _II, "saturate_i32(i64(a) + i64(b))"),
     "v_sub_i32": Op("i32", _II, "saturate_i32(i64(a) - i64(b))"),
+    "v_add_co_u32": Op("u32", _UU, "saturate_u32(i64(a) + i64(b))", second="(u64(a) + u64(b)) > 0xFFFFFFFF"),
+    "v_sub_co_u32": Op("u32", _UU, "saturate_u32(i64(a) - i64(b))", second="a < b"),
+    "v_subrev_co_u32": Op("u32", _UU, "saturate_u32(i64(b) - i64(a))", second="b < a"),
+    "v_addc_co_u32": Op(
+        "u32", _UUM, "saturate_u32(i64(a) + i64(b) + i64(c))", second="(u64(a) + u64(b) + u64(c)) > 0xFFFFFFFF"
+    ),
+    "v_subb_co_u32": Op("u32", _UUM, "saturate_u32(i64(a) - i64(b) - i64(c))", second="u64(a) < (u64(b) + u64(c))"),
+    "v_subbrev_co_u32": Op("u32", _UUM, "saturate_u32(i64(b) - i64(a) - i64(c))", second="u64(b) < (u64(a) + u64(c))"),
     "v_mad_u32_u24": Op("u32", _UUU, "saturate_u32(i64(a & 0xFFFFFF) * i64(b & 0xFFFFFF) + i64(c))"),
     "v_mad_i32_i24": Op("i32", _UUU, "saturate_i32(i64(signed24(a)) * i64(signed24(b)) + i64(i32(c)))"),
 }
@@ -186,9 +198,12 @@ _SINGLE = {
     "v_rcp_iflag_f32": Op("f32", ("f32",), "rcp_f32(a)"),
     # Zero times anything is zero, also infinity and NaN.
     "v_mul_legacy_f32": Op("f32", ("f32", "f32"), "select((a == 0) | (b == 0), f32(0), a * b)"),
-    "v_fma_legacy_f32": Op("f32", ("f32", "f32", "f32"), "select((a == 0) | (b == 0), f32(0) + c, fma_f32(a, b, c))"),
-    "v_fmac_legacy_f32": Op(
-        "f32", ("f32", "f32", "old f32"), "select((a == 0) | (b == 0), f32(0) + c, fma_f32(a, b, c))"
+    "v_fma_legacy_f32": Op("f32", ("f32", "f32", "f32"), "select((a == 0) | (b == 0), c, fma_f32(a, b, c))"),
+    "v_fmac_legacy_f32": Op("f32", ("f32", "f32", "old f32"), "select((a == 0) | (b == 0), c, fma_f32(a, b, c))"),
+    "v_mullit_f32": Op(
+        "f32",
+        ("f32", "f32", "f32"),
+        "select((b > float32(u32(0xFF7FFFFF))) & (c > 0), a * b, float32(u32(0xFF7FFFFF)))",
     ),
     "v_ldexp_f32": Op("f32", ("f32", "i32"), "ldexp_f32(a, b)"),
     "v_frexp_exp_i32_f32": Op("i32", ("f32",), "frexp_exp_f32(a)"),
@@ -198,6 +213,7 @@ _SINGLE = {
 
 _DOUBLE = {
     "v_ldexp_f64": Op("f64", ("f64", "i32"), "ldexp_f64(a, b)"),
+    "v_trig_preop_f64": Op("f64", ("f64", "u32"), "trig_preop(a, b)"),
     "v_frexp_exp_i32_f64": Op("i32", ("f64",), "frexp_exp_f64(a)"),
     "v_div_scale_f64": Op("f64", ("f64", "f64", "f64"), "div_scale_f64(a, b, c)", second="div_scaled_f64(a, b, c)"),
     "v_div_fmas_f64": Op("f64", ("f64", "f64", "f64", "mask"), "div_fmas_f64(a, b, c, d)"),
@@ -214,10 +230,18 @@ VECTOR_FLOAT: dict[str, Op] = {
 
 _HALF_UU, _HALF_UUU, _HALF_II, _HALF_III = ("u16", "u16"), ("u16", "u16", "u16"), ("i16", "i16"), ("i16", "i16", "i16")
 
+
+def _shift_to_bytes(low: int, high: int) -> str:
+    first, second = (f"u8(minimum(maximum({name} >> i32(c & 31), {low}), {high}))" for name in "ab")
+    return f"pack8({first}, {second})"
+
+
 _HALF_FLOAT = {
     "v_ldexp_f16": Op("f16", ("f16", "i16"), "ldexp_f16(a, b)"),
     "v_frexp_exp_i16_f16": Op("i16", ("f16",), "frexp_exp_f16(a)"),
     "v_pack_b32_f16": Op("u32", ("f16", "f16"), "pack16(bits16(a), bits16(b))"),
+    "v_dot2_f16_f16": Op("f16", ("u32", "u32", "f16"), "dot2_f16_f16(a, b, c)"),
+    "v_dot2_bf16_bf16": Op("u16", ("u32", "u32", "u16"), "dot2_bf16_bf16(a, b, c)"),
 }
 
 _HALF_INTEGER = {
@@ -237,6 +261,9 @@ _HALF_INTEGER = {
         name: Op("u16", _HALF_UUU, "u32(a) * u32(b) + u32(c)")
         for name in ("v_mad_u16", "v_mad_i16", "v_mad_legacy_u16", "v_mad_legacy_i16")
     },
+    # Two numbers shifted and put into bytes, limited to their range (gfx950).
+    "v_ashr_pk_i8_i32": Op("u16", ("i32", "i32", "u32"), _shift_to_bytes(-128, 127)),
+    "v_ashr_pk_u8_i32": Op("u16", ("i32", "i32", "u32"), _shift_to_bytes(0, 255)),
     "v_lshlrev_b16": Op("u16", _HALF_UU, "b << (a & 15)"),
     "v_lshrrev_b16": Op("u16", _HALF_UU, "b >> (a & 15)"),
     "v_ashrrev_i16": Op("i16", ("u16", "i16"), "b >> i16(a & 15)"),
@@ -266,71 +293,10 @@ KEEPS_OTHER_HALF = frozenset(
         "v_mad_f16", "v_mac_f16", "v_madak_f16", "v_madmk_f16", "v_fma_f16", "v_fmac_f16", "v_fmaak_f16",
         "v_fmamk_f16", "v_div_fixup_f16", "v_mad_u16", "v_mad_i16",
         "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16",
-        "v_bitop3_b16",
+        "v_bitop3_b16", "v_ashr_pk_i8_i32", "v_ashr_pk_u8_i32", "v_dot2_f16_f16", "v_dot2_bf16_bf16",
+        *SCALED,
     }
 )  # fmt: skip
-
-_PAIR = ("f32", "f32")
-
-# Conversions between number formats.
-CONVERT: dict[str, Op] = {
-    "v_cvt_f32_u32": Op("f32", ("u32",), "f32(a)"),
-    "v_cvt_f32_i32": Op("f32", ("i32",), "f32(a)"),
-    "v_cvt_u32_f32": Op("u32", ("f32",), "f64_to_u32(f64(a))"),
-    "v_cvt_i32_f32": Op("i32", ("f32",), "f64_to_i32(f64(a))"),
-    "v_cvt_rpi_i32_f32": Op("i32", ("f32",), "f64_to_i32(floor_f64(f64(a) + 0.5))"),
-    "v_cvt_flr_i32_f32": Op("i32", ("f32",), "f64_to_i32(floor_f64(f64(a)))"),
-    "v_cvt_f64_f32": Op("f64", ("f32",), "f64(a)"),
-    "v_cvt_f32_f64": Op("f32", ("f64",), "f32(a)"),
-    "v_cvt_f64_i32": Op("f64", ("i32",), "f64(a)"),
-    "v_cvt_f64_u32": Op("f64", ("u32",), "f64(a)"),
-    "v_cvt_i32_f64": Op("i32", ("f64",), "f64_to_i32(a)"),
-    "v_cvt_u32_f64": Op("u32", ("f64",), "f64_to_u32(a)"),
-    "v_cvt_f16_f32": Op("f16", ("f32",), "f16(a)"),
-    "v_cvt_f32_f16": Op("f32", ("f16",), "f32(a)"),
-    "v_cvt_f16_u16": Op("f16", ("u16",), "f16(f32(a))"),
-    "v_cvt_f16_i16": Op("f16", ("i16",), "f16(f32(a))"),
-    "v_cvt_u16_f16": Op("u16", ("f16",), "f64_to_u16(f64(a))"),
-    "v_cvt_i16_f16": Op("i16", ("f16",), "f64_to_i16(f64(a))"),
-    "v_cvt_i32_i16": Op("i32", ("i16",), "i32(a)"),
-    "v_cvt_u32_u16": Op("u32", ("u16",), "u32(a)"),
-    "v_cvt_f32_bf16": Op("f32", ("u16",), "f32_of_bf16(a)"),
-    **{f"v_cvt_f32_ubyte{k}": Op("f32", ("u32",), f"f32((a >> {8 * k}) & 255)") for k in range(4)},
-    # Two results in one register, the first in the lower half.
-    "v_cvt_pkrtz_f16_f32": Op("u32", _PAIR, "pack16(f16_toward_zero(a), f16_toward_zero(b))"),
-    "v_cvt_pk_f16_f32": Op("u32", _PAIR, "pack16(bits16(f16(a)), bits16(f16(b)))"),
-    "v_cvt_pk_bf16_f32": Op("u32", _PAIR, "pack16(bf16_of_f32(a), bf16_of_f32(b))"),
-    "v_cvt_pk_u16_u32": Op("u32", ("u32", "u32"), "pack16(saturate_u16(i64(a)), saturate_u16(i64(b)))"),
-    "v_cvt_pk_i16_i32": Op("u32", ("i32", "i32"), "pack16(u16(saturate_i16(i64(a))), u16(saturate_i16(i64(b))))"),
-    "v_cvt_pk_u16_f32": Op("u32", _PAIR, "pack16(f64_to_u16(f64(a)), f64_to_u16(f64(b)))"),
-    "v_cvt_pk_i16_f32": Op("u32", _PAIR, "pack16(u16(f64_to_i16(f64(a))), u16(f64_to_i16(f64(b))))"),
-    "v_cvt_pknorm_i16_f32": Op(
-        "u32", _PAIR, "pack16(u16(f64_to_i16(norm_f64(a, 32767.0))), u16(f64_to_i16(norm_f64(b, 32767.0))))"
-    ),
-    "v_cvt_pknorm_u16_f32": Op(
-        "u32", _PAIR, "pack16(f64_to_u16(norm_f64(a, 65535.0)), f64_to_u16(norm_f64(b, 65535.0)))"
-    ),
-}
-
-
-def _build_small_conversions(encoding: str) -> dict[str, Op]:
-    """Build conversions of 8-bit floats: fp8 has 4 exponent bits, bf8 has 5. `encoding` is "fnuz" or "ocp"."""
-    table: dict[str, Op] = {}
-    for kind in ("fp8", "bf8"):
-        put, get, random = f"{kind}_{encoding}_of_f32", f"f32_of_{kind}_{encoding}", f"{kind}_{encoding}_random"
-        table |= {
-            f"v_cvt_pk_{kind}_f32": Op("u16", _PAIR, f"pack8({put}(a), {put}(b))"),
-            f"v_cvt_sr_{kind}_f32": Op("u8", ("f32", "u32"), f"{random}(a, b)"),
-            f"v_cvt_f32_{kind}": Op("f32", ("u8",), f"{get}(a)"),
-            f"v_cvt_pk_f32_{kind}": Op(
-                "u64", ("u16",), f"u64(bits32({get}(u8(a)))) | (u64(bits32({get}(u8(a >> 8)))) << 32)"
-            ),
-        }
-    return table
-
-
-# By the GPU's encoding of 8-bit floats.
-CONVERT_SMALL: dict[str, dict[str, Op]] = {encoding: _build_small_conversions(encoding) for encoding in ("fnuz", "ocp")}
 
 # Functions of a and b, indexed by their values for (a, b) = 00, 01, 10, 11, the first in bit 0.
 _TWO = (

@@ -6,11 +6,13 @@ confirmed on a GPU. NumPy's floating-point warnings are off during a launch (dev
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.group import Step, WaveGroup
+from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.matrix.arithmetic import (
     has_equal_halves,
@@ -47,7 +49,7 @@ def _check_operands(shape: MatrixShape, instruction: Instruction, code: LoadedCo
     if len(instruction.operands) != len(names):
         raise code.unknown(f"{instruction.mnemonic} with {len(instruction.operands)} operands", instruction)
     for name, count, operand in zip(names, counts, instruction.operands, strict=True):
-        if name == "C" and operand.kind == "const" and not operand.negated and not operand.absolute:
+        if name not in ("D", "A", "B") and operand.kind == "const" and not operand.negated and not operand.absolute:
             continue
         plain = not (operand.negated or operand.absolute or operand.sign_extended or operand.half)
         if operand.kind not in ("v", "a") or operand.count != count or not plain:
@@ -99,16 +101,30 @@ def _make_scaled_step(shape: MatrixShape, instruction: Instruction, code: Loaded
     multiply = make_scaled_multiplier(shape, modifiers, code.arch)
     add = make_accumulator(shape, modifiers, is_flushing(shape, code.arch))
     to, left, right = (_make_slice(operand, code) for operand in instruction.operands[:3])
-    a_scales, b_scales = (_make_slice(operand, code) for operand in instruction.operands[4:])
+    a_scales, b_scales = (_make_scale_getter(operand, code) for operand in instruction.operands[4:])
     addend = _read_addend(shape, instruction, code)
 
     def execute(group: WaveGroup) -> None:
         registers = group.vgprs
-        values = multiply(registers[left], registers[right], registers[a_scales], registers[b_scales])
+        values = multiply(registers[left], registers[right], a_scales(group), b_scales(group))
         add(values, registers[addend] if isinstance(addend, slice) else addend, registers[to])
         group.batch.counters.matrix_flops += shape.flops * group.waves
 
     return execute
+
+
+def encode_scale(operand: Operand) -> int:
+    """Return the bits of a constant in place of a register with scales: all lanes have them."""
+    value = operand.value
+    return int(np.float32(value).view(np.uint32)) if isinstance(value, float) else value & 0xFFFFFFFF
+
+
+def _make_scale_getter(operand: Operand, code: LoadedCode) -> Callable[[WaveGroup], U32]:
+    if operand.kind == "const":
+        bits = np.uint32(encode_scale(operand))
+        return lambda group: np.full((1, group.waves, group.lanes), bits)
+    register = _make_slice(operand, code)
+    return lambda group: group.vgprs[register]
 
 
 def _read_addend(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> slice | NDArray[np.generic]:

@@ -37,6 +37,12 @@ HOT bool flushes_f16_f64(const Wave *w) { return !(w->float_mode & 0x40); }
 HOT bool flushes_result_f32(const Wave *w) { return !(w->float_mode & 0x20); }
 HOT bool flushes_result_f16_f64(const Wave *w) { return !(w->float_mode & 0x80); }
 
+/* Output modifiers have an effect only on results whose subnormals become zero, and not in IEEE mode. */
+HOT int omod_f32(const Wave *w, const Instruction *i) { return w->float_mode & 0x220 ? 0 : i->omod; }
+HOT int omod_f16_f64(const Wave *w, const Instruction *i) { return w->float_mode & 0x280 ? 0 : i->omod; }
+/* FP16_OVFL: numbers too large for f16, fp8 or bf8 become the largest number. */
+HOT bool limits_overflow(const Wave *w) { return w->float_mode >> 23 & 1; }
+
 HOT uint32_t flush_bits(uint32_t bits, uint32_t exponent, uint32_t sign) { return bits & exponent ? bits : bits & sign; }
 
 COLD void flush_lanes(const uint32_t *from, uint32_t *to, uint32_t exponent, uint32_t sign) {
@@ -104,20 +110,20 @@ COLD void finish_second(Wave *w, const Instruction *i, const uint8_t *flags) {
         set_mask(w, i->second.index, packed_lanes(flags) & exec_of(w));
 }
 
-COLD void scaled_f32(const Instruction *i, uint32_t *out) {
+COLD void scaled_f32(const Instruction *i, int omod, uint32_t *out) {
     for (int l = 0; l < LANES; l++) {
         float value = as_f32(out[l]);
-        value = i->omod == 1 ? value * 2 : i->omod == 2 ? value * 4 : i->omod == 3 ? value / 2 : value;
+        value = omod == 1 ? value * 2 : omod == 2 ? value * 4 : omod == 3 ? value / 2 : value;
         if (i->flags & CLAMP)
             value = value > 0 ? (value < 1 ? value : 1) : 0;
         out[l] = bits_f32(value);
     }
 }
 
-COLD void scaled_f16(const Instruction *i, uint32_t *out) {
+COLD void scaled_f16(const Instruction *i, int omod, uint32_t *out) {
     for (int l = 0; l < LANES; l++) {
         _Float16 value = as_f16(out[l]);
-        value = i->omod == 1 ? value * 2 : i->omod == 2 ? value * 4 : i->omod == 3 ? value / 2 : value;
+        value = omod == 1 ? value * 2 : omod == 2 ? value * 4 : omod == 3 ? value / 2 : value;
         if (i->flags & CLAMP)
             value = value > 0 ? (value < 1 ? value : (_Float16)1) : (_Float16)0;
         out[l] = bits_f16(value);
@@ -143,7 +149,7 @@ COLD void placed(Wave *w, const Instruction *i, uint32_t *out) {
 
 COLD int finish_32(Wave *w, const Instruction *i, uint32_t *out, int kind) {
     if (kind == F32 && __builtin_expect(i->omod || i->flags & CLAMP, 0))
-        scaled_f32(i, out);
+        scaled_f32(i, omod_f32(w, i), out);
     if (kind == F32 && __builtin_expect(flushes_result_f32(w), 0))
         flush_lanes(out, out, 0x7f800000u, 0x80000000u);
     if (__builtin_expect(i->flags & PLACED, 0))
@@ -154,7 +160,7 @@ COLD int finish_32(Wave *w, const Instruction *i, uint32_t *out, int kind) {
 
 COLD int finish_16(Wave *w, const Instruction *i, uint32_t *out, int kind) {
     if (kind == F16 && __builtin_expect(i->omod || i->flags & CLAMP, 0))
-        scaled_f16(i, out);
+        scaled_f16(i, omod_f16_f64(w, i), out);
     if (kind == F16 && __builtin_expect(flushes_result_f16_f64(w), 0))
         flush_lanes(out, out, 0x7c00u, 0x8000u);
     if (__builtin_expect(i->flags & PLACED, 0))
@@ -163,10 +169,10 @@ COLD int finish_16(Wave *w, const Instruction *i, uint32_t *out, int kind) {
     return NEXT;
 }
 
-COLD void scaled_f64(const Instruction *i, uint32_t *low, uint32_t *high) {
+COLD void scaled_f64(const Instruction *i, int omod, uint32_t *low, uint32_t *high) {
     for (int l = 0; l < LANES; l++) {
         double value = as_f64((uint64_t)high[l] << 32 | low[l]);
-        value = i->omod == 1 ? value * 2 : i->omod == 2 ? value * 4 : i->omod == 3 ? value / 2 : value;
+        value = omod == 1 ? value * 2 : omod == 2 ? value * 4 : omod == 3 ? value / 2 : value;
         if (i->flags & CLAMP)
             value = value > 0 ? (value < 1 ? value : 1) : 0;
         uint64_t bits = bits_f64(value);
@@ -177,7 +183,7 @@ COLD void scaled_f64(const Instruction *i, uint32_t *low, uint32_t *high) {
 
 COLD int finish_64(Wave *w, const Instruction *i, uint32_t *low, uint32_t *high, bool is_float) {
     if (is_float && __builtin_expect(i->flags & CLAMP || i->omod, 0))
-        scaled_f64(i, low, high);
+        scaled_f64(i, omod_f16_f64(w, i), low, high);
     if (is_float && __builtin_expect(flushes_result_f16_f64(w), 0))
         flush_pairs(low, high, low, high);
     write_lanes(w, i->out.index, low, written(w, i));

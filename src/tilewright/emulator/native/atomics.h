@@ -84,10 +84,11 @@ HOT uint64_t atomic_operand(const uint32_t (*value)[LANES], uint32_t size, uint3
     return value[2 * number][l] | (uint64_t)value[2 * number + 1][l] << 32;
 }
 
-/* Do it at each place, and keep the old values. */
-static void perform(const Instruction *i, uint8_t *const *place, const uint32_t (*value)[LANES], uint64_t mask,
-                    uint32_t (*old)[LANES]) {
+/* Do it at each place, and keep the old values. Returns how many places changed. */
+static uint32_t perform(const Instruction *i, uint8_t *const *place, const uint32_t (*value)[LANES], uint64_t mask,
+                     uint32_t (*old)[LANES]) {
     uint32_t op = i->detail & 255;
+    uint32_t changes = 0;
     bool two = op == A_CMPSWAP || op == A_CMPST || op == A_MSKOR;
     for (uint64_t left = mask; left; left &= left - 1) {
         int l = __builtin_ctzll(left);
@@ -95,9 +96,11 @@ static void perform(const Instruction *i, uint8_t *const *place, const uint32_t 
         memcpy(&was, place[l], i->size);
         uint64_t now = combine(i->detail, was, atomic_operand(value, i->size, 0, l), b);
         memcpy(place[l], &now, i->size);
+        changes += was != now;
         old[0][l] = (uint32_t)was;
         old[1][l] = (uint32_t)(was >> 32);
     }
+    return changes;
 }
 
 static int check_aligned(Wave *w, const uint64_t *address, uint32_t size, uint64_t mask) {
@@ -118,7 +121,9 @@ static int memory_atomic(Wave *w, const Instruction *i, const uint64_t *address,
     if (!(p = new_pending(w, i)))
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
     memset(p->value, 0, 2 * sizeof *p->value);
-    perform(i, (uint8_t *const *)address, (const uint32_t(*)[LANES]) & w->v[i->in[3].index], mask, p->value);
+    check_access(w, UPDATES, address, i->size, mask, NULL);
+    w->worker->changes +=
+        perform(i, (uint8_t *const *)address, (const uint32_t(*)[LANES]) & w->v[i->in[3].index], mask, p->value);
     w->worker->atomics += (uint64_t)__builtin_popcountll(mask);
     w->worker->bytes[WRITTEN] += bytes;
     if (!(i->flags & RETURNS))

@@ -15,9 +15,14 @@ static void fill(uint32_t *to, uint32_t value, size_t bytes) {
         to[k] = value;
 }
 
+static size_t cells_bytes(const Launch *g) { return (g->lds_bytes + 3) / 4 * sizeof(Cell); }
+
+static size_t known_bytes(const Launch *g) { return (size_t)g->waves_per_block * g->waves_per_block * 4; }
+
 static size_t block_bytes(const Launch *g) {
     size_t wave = sizeof(Wave) + (size_t)g->registers * LANES * 4;
-    return rounded(sizeof(Block)) + g->waves_per_block * wave + rounded(g->lds_bytes);
+    size_t checked = g->checks ? rounded(g->lds_bytes) + rounded(cells_bytes(g)) + rounded(known_bytes(g)) : 0;
+    return rounded(sizeof(Block)) + g->waves_per_block * wave + rounded(g->lds_bytes) + checked;
 }
 
 /* The first state of a wave. */
@@ -35,6 +40,7 @@ static void start_wave(Worker *worker, Block *b, uint32_t number, uint8_t *regis
     w->float_mode = g->float_mode;
     w->number = number;
     w->all = g->lanes == 64 ? ~0ull : 0xffffffffull;
+    w->began = exec_of(w);
     size_t own = (size_t)g->scratch_bytes * g->lanes;
     w->scratch_address = g->scratch + row * own;
     w->scratch = (uint8_t *)w->scratch_address;
@@ -59,6 +65,18 @@ static Block *start_block(Worker *worker, Block *used, int64_t number) {
     b->lds = room;
     fill((uint32_t *)b->lds, g->strict ? g->poison : 0, rounded(g->lds_bytes));
     room += rounded(g->lds_bytes);
+    if (g->checks) {
+        b->defined = room;
+        memset(b->defined, 0, g->lds_bytes);
+        room += rounded(g->lds_bytes);
+        b->cells = (Cell *)room;
+        if (!used) /* later, the numbers of blocks tell what is old */
+            memset(b->cells, 0, cells_bytes(g));
+        room += rounded(cells_bytes(g));
+        b->known = (uint32_t *)room;
+        memset(b->known, 0, known_bytes(g));
+        room += rounded(known_bytes(g));
+    }
     size_t each = (size_t)g->registers * LANES * 4;
     for (uint32_t k = 0; k < g->waves_per_block; k++)
         start_wave(worker, b, k, room + k * each);

@@ -64,7 +64,7 @@ static int reach(Wave *w, const Instruction *i, Reach *r) {
 }
 
 /* Check and count the pieces of an access. */
-static int check_pieces(Wave *w, const Instruction *i, Reach *r, int kind) {
+static int check_pieces(Wave *w, const Instruction *i, Reach *r, int kind, const uint32_t (*value)[LANES]) {
     uint32_t size = r->pieces == 1 ? i->size : 4;
     for (uint32_t k = 0; k < r->pieces; k++) {
         uint64_t address[LANES];
@@ -75,6 +75,7 @@ static int check_pieces(Wave *w, const Instruction *i, Reach *r, int kind) {
         if (check_memory(w, address, size, r->inside[k]))
             return STOPPED;
         count_memory(w, kind, address, size, r->inside[k]);
+        check_access(w, kind == READ ? READS : WRITES, address, size, r->inside[k], value ? value + k : NULL);
     }
     return NEXT;
 }
@@ -82,7 +83,7 @@ static int check_pieces(Wave *w, const Instruction *i, Reach *r, int kind) {
 /* What a load reads, 0 past the end. */
 static int fetch_buffer(Wave *w, const Instruction *i, uint32_t (*value)[LANES]) {
     Reach r;
-    if (reach(w, i, &r) || check_pieces(w, i, &r, READ))
+    if (reach(w, i, &r) || check_pieces(w, i, &r, READ, NULL))
         return STOPPED;
     if (r.pieces != 1 || r.inside[0] != w->all)
         memset(value, 0, registers_of(i->size) * sizeof *value);
@@ -136,10 +137,10 @@ static int run_buffer_store(Wave *w, const Instruction *i) {
         return private_offsets(w, i, own) ? STOPPED : private_store(w, i, own);
     }
     Reach r;
-    if (reach(w, i, &r) || check_pieces(w, i, &r, WRITTEN))
-        return STOPPED;
     uint32_t room[1][LANES];
     const uint32_t(*value)[LANES] = leaving(w, i, &i->in[3], room);
+    if (reach(w, i, &r) || check_pieces(w, i, &r, WRITTEN, value))
+        return STOPPED;
     if (r.pieces == 1)
         store_lanes((uint8_t *const *)r.address, i->size, r.inside[0], value);
     else

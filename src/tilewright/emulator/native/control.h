@@ -64,15 +64,32 @@ static int run_call(Wave *w, const Instruction *i) {
     return jump(w, true, i);
 }
 
+/* Whether vector instructions are skipped from here on: a bit of a scalar. */
+static int run_set_skip(Wave *w, const Instruction *i) {
+    w->skips = scalar32(w, &i->in[0]) >> (scalar32(w, &i->in[1]) & 31) & 1;
+    return NEXT;
+}
+
+/* M0's index of registers, and what it applies to: `size` are the bits to replace, `detail` the fixed ones of them. */
+static int run_set_index(Wave *w, const Instruction *i) {
+    w->s[M0] = (w->s[M0] & ~i->size) | i->detail | (scalar32(w, &i->in[0]) & 0xff);
+    return NEXT;
+}
+
 static void count_arrival(Block *b) {
     if (b->arrived < b->living || b->living == 0)
         return;
+    uint32_t waves = b->waves->worker->launch->waves_per_block;
+    if (b->arrived && b->living < waves)
+        check_missed(b, waves);
     b->arrived = 0;
     b->phase++;
 }
 
 static int run_barrier_signal(Wave *w, const Instruction *i) {
     (void)i;
+    if (checks_of(w))
+        check_signal(w);
     w->phase = w->block->phase;
     w->block->arrived++;
     count_arrival(w->block);
@@ -87,8 +104,10 @@ static int run_barrier_first(Wave *w, const Instruction *i) {
 
 static int run_barrier_wait(Wave *w, const Instruction *i) {
     (void)i;
-    if (w->phase != w->block->phase)
+    if (w->phase != w->block->phase) {
+        w->passed = w->signals;
         return NEXT;
+    }
     w->pc++;
     w->state = AT_BARRIER;
     return YIELDED;
@@ -108,6 +127,8 @@ static int run_grid_barrier(Wave *w, const Instruction *i) {
         w->at_grid = true;
         w->grid_phase = __atomic_load_n(&g->grid_phase, __ATOMIC_ACQUIRE);
         if (__atomic_fetch_add(&g->grid_arrived, 1, __ATOMIC_ACQ_REL) == last) {
+            if (g->checks & CHECK_RACES)
+                forget_accesses(g);
             __atomic_store_n(&g->grid_arrived, 0, __ATOMIC_RELAXED);
             __atomic_fetch_add(&g->grid_phase, 1, __ATOMIC_RELEASE);
         }

@@ -78,7 +78,38 @@ static int run_permute_row(Wave *w, const Instruction *i) {
     return NEXT;
 }
 
+/* The same with the lanes that the low four bits of a register name. */
+static int run_permute_row_by_lane(Wave *w, const Instruction *i) {
+    uint64_t exec = exec_of(w), readable = ~0ull;
+    _Alignas(64) uint32_t out[LANES];
+    for (int l = 0; l < (int)w->worker->launch->lanes; l++) {
+        int from = ((l & ~15) ^ (int)i->detail) + (int)(w->v[i->in[1].index][l] & 15);
+        out[l] = w->v[i->in[0].index][from];
+        if (!i->offset && !(exec >> from & 1)) {
+            readable &= ~(1ull << l);
+            out[l] = 0;
+        }
+    }
+    write_lanes(w, i->out.index, out, i->offset1 ? exec : exec & readable);
+    return NEXT;
+}
+
 static int run_handler(Wave *w, const Instruction *i);
+
+/* An instruction behind the code, with the registers that M0 selects; `offset` is the end of the kernel's registers. */
+static int run_indexed(Wave *w, const Instruction *i) {
+    Instruction moved = w->worker->launch->code[i->target];
+    uint32_t m0 = w->s[M0];
+    for (int k = 0; k < 4; k++) {
+        Operand *o = k < 3 ? &moved.in[k] : &moved.out;
+        if (!(m0 >> (12 + k) & 1) || o->kind != VECTOR)
+            continue;
+        o->index += (int32_t)(m0 & 0xff);
+        if (o->index + (o->value ? 2 : 1) > i->offset)
+            return fail(w, INDEX_FAULT, -1, 0, 0);
+    }
+    return run_handler(w, &moved);
+}
 
 /* Two instructions that both read before either writes. They stand behind the code, and write to registers of their
  * own (their `out`); `second` and `out` of the pair say where those go. */

@@ -14,6 +14,7 @@
 #include "buffer.h"
 #include "lds.h"
 #include "atomics.h"
+#include "scalar_writes.h"
 #include "matrix.h"
 #include "cross_lane.h"
 #include "logic.h"
@@ -40,17 +41,37 @@ typedef struct {
     pthread_t thread;
 } Share;
 
+/* Run an instruction, and add what it changes in the counters to its own counts. */
+static int run_profiled(Wave *w, const Instruction *i) {
+    Worker *worker = w->worker;
+    InstructionCounts *own = &worker->launch->profile[w->pc];
+    uint64_t bytes[4], atomics = worker->atomics, lines = worker->cache_lines, conflicts = worker->conflict_cycles;
+    memcpy(bytes, worker->bytes, sizeof bytes);
+    own->lanes += (uint64_t)__builtin_popcountll(exec_of(w));
+    int status = HANDLERS[i->op](w, i);
+    for (int k = 0; k < 4; k++)
+        own->bytes[k] += worker->bytes[k] - bytes[k];
+    own->atomics += worker->atomics - atomics;
+    own->cache_lines += worker->cache_lines - lines;
+    own->conflict_cycles += worker->conflict_cycles - conflicts;
+    return status;
+}
+
 /* Run a wave to a barrier, its end, a fault, or until its turn is over. */
 static void run_wave(Wave *w, uint64_t turn) {
     Worker *worker = w->worker;
     const Instruction *code = worker->launch->code;
-    bool strict = worker->launch->strict;
+    bool strict = worker->launch->strict, profiled = worker->launch->profile;
     uint64_t begun = w->executed;
     while (w->executed - begun < turn) {
         const Instruction *i = &code[w->pc];
         worker->executed[w->pc]++;
         w->executed++;
-        int status = HANDLERS[i->op](w, i);
+        if (__builtin_expect(w->skips, 0) && i->vector) { /* s_setvskip */
+            w->pc++;
+            continue;
+        }
+        int status = __builtin_expect(profiled, 0) ? run_profiled(w, i) : HANDLERS[i->op](w, i);
         if (strict && i->written[0].count && status == NEXT)
             overwrite(w, i);
         if (__builtin_expect(status == NEXT, 1))
@@ -61,6 +82,35 @@ static void run_wave(Wave *w, uint64_t turn) {
     worker->total += w->executed - begun;
 }
 
+/* A wave that ends a turn at the same instruction with the same registers as before, while nothing changed, goes round
+ * in circles. It runs on from the end of its turn until it is there again. */
+enum { LONGEST_ROUND = 1 << 12 };
+
+static uint64_t digest_registers(const Wave *w) {
+    uint64_t digest = w->scc;
+    for (int k = 0; k < SCALARS; k++)
+        digest = (digest ^ w->s[k]) * 0x100000001b3ull;
+    const uint32_t *v = &w->v[0][0];
+    for (size_t k = 0; k < (size_t)w->worker->launch->registers * LANES; k++)
+        digest = (digest ^ v[k]) * 0x100000001b3ull;
+    return digest;
+}
+
+static void check_spin(Wave *w) {
+    uint64_t changes = w->worker->changes, digest = digest_registers(w);
+    uint32_t pc = w->pc;
+    w->spins = false;
+    for (int k = 0; k < LONGEST_ROUND && w->state == READY && !w->worker->fault.code; k++) {
+        run_wave(w, 1);
+        if (w->worker->changes != changes)
+            return;
+        if (w->pc == pc && digest_registers(w) == digest) {
+            w->spins = true;
+            return;
+        }
+    }
+}
+
 /* Whether some wave came further. In strict mode every other block runs its waves downwards: both orders must work. */
 static bool run_waves(Worker *worker, Block *b) {
     bool progress = false;
@@ -68,12 +118,16 @@ static bool run_waves(Worker *worker, Block *b) {
     for (uint32_t k = 0; k < g->waves_per_block && !worker->fault.code; k++) {
         bool down = g->strict && (b->number & 1) != (int64_t)g->turned;
         Wave *w = &b->waves[down ? g->waves_per_block - 1 - k : k];
-        if (w->state == AT_BARRIER && w->phase != b->phase)
+        if (w->state == AT_BARRIER && w->phase != b->phase) {
             w->state = READY;
+            w->passed = w->signals;
+        }
         if (w->state != READY)
             continue;
         uint64_t left = g->limit - worker->total;
         run_wave(w, left < TURN ? left : TURN);
+        if (g->checks & CHECK_PROGRESS && w->state == READY && !worker->fault.code)
+            check_spin(w);
         progress = true;
         if ((worker->total >= g->limit || g->stop) && !worker->fault.code && w->state == READY)
             fail(w, LOOP_FAULT, -1, 0, worker->total);
@@ -127,11 +181,32 @@ static bool no_room(Share *share, int64_t number) {
  * With this many of them no new one begins. */
 enum { MOST_WAITING = 512 };
 
+/* Whether no wave of a block that used up its turn can come further before something changes. */
+static bool is_stuck(const Block *b, uint32_t waves) {
+    for (uint32_t k = 0; k < waves; k++)
+        if (b->waves[k].state == READY && !b->waves[k].spins)
+            return false;
+    return true;
+}
+
+static void fail_spin(Block *b, uint32_t waves) {
+    Wave *first = NULL;
+    uint64_t count = 0;
+    for (uint32_t k = waves; k-- > 0;)
+        if (b->waves[k].state == READY) {
+            first = &b->waves[k];
+            count++;
+        }
+    if (first)
+        fail(first, SPIN_FAULT, -1, 0, count);
+}
+
 static void *work(void *argument) {
     Share *share = argument;
     Worker *worker = &share->worker;
     Block *first = NULL, **last = &first, *used = NULL;
-    int waiting = 0;
+    int waiting = 0, quiet = 0; /* quiet: blocks in turn that can come no further */
+    uint64_t changes = 0;
     for (;;) {
         if (worker->launch->stop)
             break;
@@ -149,6 +224,13 @@ static void *work(void *argument) {
         } else
             break;
         if (b->number < share->supply->end && !run_block(worker, b)) {
+            bool stuck = worker->launch->checks & CHECK_PROGRESS && is_stuck(b, worker->launch->waves_per_block);
+            quiet = stuck && worker->changes == changes ? quiet + 1 : 0;
+            changes = worker->changes;
+            if (quiet > waiting + 1 && share->supply->next >= worker->launch->blocks)
+                fail_spin(b, worker->launch->waves_per_block);
+        }
+        if (b->number < share->supply->end && b->living && !worker->fault.code && !worker->launch->stop) {
             b->next = NULL;
             *last = b;
             last = &b->next;
@@ -215,5 +297,8 @@ __attribute__((visibility("default"))) void tilewright_sizes(uint32_t *sizes) {
     sizes[2] = sizeof(Permutation);
     sizes[3] = sizeof(Launch);
     sizes[4] = sizeof(Matrix);
-    sizes[5] = sizeof HANDLERS / sizeof *HANDLERS;
+    sizes[5] = sizeof(struct Finding);
+    sizes[6] = sizeof(Cell);
+    sizes[7] = sizeof(InstructionCounts);
+    sizes[8] = sizeof HANDLERS / sizeof *HANDLERS;
 }

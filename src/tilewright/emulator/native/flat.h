@@ -58,6 +58,8 @@ static int run_flat_load(Wave *w, const Instruction *i) {
         count_memory(w, READ, f.address, i->size, f.memory);
     if (f.lds)
         count_lds(w, LDS_READ, (const uint32_t(*)[LANES])f.offset, 1, i->size, f.lds);
+    check_access(w, READS, f.address, i->size, f.memory, NULL);
+    check_lds(w, READS, (const uint32_t(*)[LANES])f.offset, 1, i->size, f.lds, NULL);
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
@@ -77,6 +79,8 @@ static int flat_store_lds(Wave *w, const Instruction *i, const Flat *f, const ui
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
     count_lds(w, LDS_WRITTEN, (const uint32_t(*)[LANES])f->offset, 1, i->size, f->lds);
+    check_lds(w, WRITES, (const uint32_t(*)[LANES])f->offset, 1, i->size, f->lds, value);
+    p->writes_lds = true;
     memcpy(p->place[0], f->offset[0], sizeof f->offset[0]);
     memcpy(p->value, value, registers_of(i->size) * sizeof *value);
     p->places = 1;
@@ -94,6 +98,7 @@ static int run_flat_store(Wave *w, const Instruction *i) {
     if (f.memory)
         count_memory(w, WRITTEN, f.address, i->size, f.memory);
     const uint32_t(*value)[LANES] = leaving(w, i, &i->in[3], room);
+    check_access(w, WRITES, f.address, i->size, f.memory, value);
     store_lanes(f.place, i->size, f.memory | f.own, value);
     if (f.lds && flat_store_lds(w, i, &f, value))
         return STOPPED;
@@ -116,7 +121,9 @@ static int run_flat_atomic(Wave *w, const Instruction *i) {
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
     memset(p->value, 0, 2 * sizeof *p->value);
-    perform(i, f.place, (const uint32_t(*)[LANES]) & w->v[i->in[3].index], exec, p->value);
+    check_access(w, UPDATES, f.address, i->size, f.memory, NULL);
+    check_lds(w, UPDATES, (const uint32_t(*)[LANES])f.offset, 1, i->size, f.lds, NULL);
+    w->worker->changes += perform(i, f.place, (const uint32_t(*)[LANES]) & w->v[i->in[3].index], exec, p->value);
     uint64_t in_memory = i->size * (uint64_t)__builtin_popcountll(f.memory);
     w->worker->atomics += (uint64_t)__builtin_popcountll(exec);
     w->worker->bytes[WRITTEN] += in_memory;

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from tilewright.emulator.isa.operation import Operation
+from tilewright.emulator.isa.operation import Operation, choose_expression
 from tilewright.emulator.isa.scalar import SAVE_EXEC, WRITE_EXEC
 from tilewright.emulator.isa.table import COMPARE, SCALAR, all_operations
-from tilewright.emulator.native.handlers import HANDLERS, SIGNED_DOTS
+from tilewright.emulator.native.handlers import HANDLERS, list_signed_dots
 
 _C_TYPES = {
     **{f"{letter}{bits}": f"{sign}int{bits}_t" for letter, sign in (("u", "u"), ("i", "")) for bits in (8, 16, 32, 64)},
@@ -44,7 +44,11 @@ def handler_numbers() -> tuple[dict[Operation, int], dict[Operation, int]]:
 def _list_vectors() -> list[Operation]:
     # Operations that change exec have handwritten handlers.
     scalars = {*SCALAR, *SAVE_EXEC, *WRITE_EXEC}
-    return [*(op for name, op in all_operations().items() if name not in scalars), *COMPARE.values(), *SIGNED_DOTS]
+    return [
+        *(op for name, op in all_operations().items() if name not in scalars),
+        *COMPARE.values(),
+        *list_signed_dots(),
+    ]
 
 
 def generate_source() -> str:
@@ -69,6 +73,9 @@ def _generate_scalar(number: int, operation: Operation) -> str:
     if operation.expression:
         kind = _C_TYPES[operation.result]
         result = f"({kind})({operation.expression})"
+        limited = choose_expression(operation, True)
+        if limited != operation.expression:
+            result = f"(limits_overflow(w) ? ({kind})({limited}) : {result})"
         if operation.result[0] == "f":
             result = f"flushed_result_{operation.result}(w, {result})"
         lines.append(f"    const {kind} r = {result};")
@@ -96,6 +103,8 @@ def _generate_vector(number: int, operation: Operation) -> str:
         # Class tests distinguish subnormal numbers in every mode.
         lines.append(_generate_declaration(name, kind, k, flushes="class_" not in operation.expression))
         loads.append(f"        const {_generate_load(name, kind)};")
+    if choose_expression(operation, True) != operation.expression:
+        lines.append("    const bool limits = limits_overflow(w);")
     lines += _generate_results(operation)
     lines += ["    EACH_LANE(w, l) {", *loads, *_generate_computation(operation), "    }"]
     return "\n".join([*lines, _generate_finish(operation), "}"])
@@ -134,7 +143,11 @@ def _generate_computation(operation: Operation) -> list[str]:
     if operation.result == "mask":
         return [f"        flags[l] = ({operation.expression}) != 0;"]
     kind = _C_TYPES[operation.result]
-    lines = [f"        const {kind} r = ({kind})({operation.expression});"]
+    limited = choose_expression(operation, True)
+    value = f"({kind})({operation.expression})"
+    if limited != operation.expression:
+        value = f"limits ? ({kind})({limited}) : {value}"
+    lines = [f"        const {kind} r = {value};"]
     if bit_width(operation.result) == 64:
         lines += [f"        const uint64_t bits = bits_{operation.result}(r);"]
         lines += ["        out[l] = (uint32_t)bits;", "        out_high[l] = (uint32_t)(bits >> 32);"]

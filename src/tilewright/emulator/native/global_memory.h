@@ -26,6 +26,7 @@ static int run_global_load(Wave *w, const Instruction *i) {
     if (check_memory(w, address, i->size, mask))
         return STOPPED;
     count_memory(w, READ, address, i->size, mask);
+    check_access(w, READS, address, i->size, mask, NULL);
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
@@ -43,7 +44,9 @@ static int run_global_store(Wave *w, const Instruction *i) {
         return STOPPED;
     count_memory(w, WRITTEN, address, i->size, mask);
     uint32_t room[1][LANES];
-    store_lanes((uint8_t *const *)address, i->size, mask, leaving(w, i, &i->in[3], room));
+    const uint32_t(*value)[LANES] = leaving(w, i, &i->in[3], room);
+    check_access(w, WRITES, address, i->size, mask, value);
+    store_lanes((uint8_t *const *)address, i->size, mask, value);
     return occupy(w, i);
 }
 
@@ -92,6 +95,7 @@ static int private_store(Wave *w, const Instruction *i, const int64_t *offset) {
     if (mask) {
         if (private_places(w, i, offset, mask, place))
             return STOPPED;
+        w->worker->changes++;
         store_lanes(place, i->size, mask, leaving(w, i, &i->in[3], room));
     }
     return occupy(w, i);

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.packed import find_signed_dot
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.emulator.isa.operation import Operation
 
 HANDLERS = {
     # control.h
@@ -19,6 +21,8 @@ HANDLERS = {
     "branch_vccnz": "run_branch_vccnz",
     "branch_execz": "run_branch_execz",
     "branch_execnz": "run_branch_execnz",
+    "set_skip": "run_set_skip",
+    "set_index": "run_set_index",
     "set_pc": "run_setpc",
     "swap_pc": "run_swappc",
     "get_pc": "run_getpc",
@@ -32,7 +36,7 @@ HANDLERS = {
     "get_mode": "run_getreg",
     "set_mode": "run_setreg",
     "time": "run_time",
-    # scalar_memory.h, global_memory.h, buffer.h, flat.h
+    # scalar_memory.h, scalar_writes.h, global_memory.h, buffer.h, flat.h
     "scalar_load": "run_scalar_load",
     "scalar_buffer_load": "run_scalar_buffer_load",
     "global_load": "run_global_load",
@@ -46,7 +50,10 @@ HANDLERS = {
     "flat_load": "run_flat_load",
     "flat_store": "run_flat_store",
     "flat_atomic": "run_flat_atomic",
+    "cache_control": "run_cache_control",
     "occupy": "occupy",
+    "scalar_store": "run_scalar_store",
+    "scalar_atomic": "run_scalar_atomic",
     # lds.h
     "lds_read": "run_lds_read",
     "lds_write": "run_lds_write",
@@ -56,6 +63,7 @@ HANDLERS = {
     "swizzle": "run_swizzle",
     # matrix.h
     "matrix_float": "run_matrix_float",
+    "matrix_scaled": "run_matrix_scaled",
     "matrix_int": "run_matrix_int",
     "matrix_double": "run_matrix_double",
     # cross_lane.h
@@ -66,8 +74,10 @@ HANDLERS = {
     "swap": "run_swap",
     "swap_rows": "run_swap_rows",
     "permute_row": "run_permute_row",
+    "permute_row_by_lane": "run_permute_row_by_lane",
     "pair": "run_pair",
     "halves": "run_halves",
+    "indexed": "run_indexed",
     # logic.h
     "save_exec": "run_save_exec",
     "write_exec": "run_write_exec",
@@ -77,8 +87,10 @@ HANDLERS = {
 NUMBERS = {name: number for number, name in enumerate(HANDLERS)}
 
 
-def _list_signed_dots() -> list[Operation]:
+def list_signed_dots() -> list[Operation]:
     """Return v_dot4_i32_iu8 and v_dot8_i32_iu4 with every combination of signs."""
+    from tilewright.emulator.isa.packed import find_signed_dot  # noqa: PLC0415 - not needed by kernels from the cache
+
     every = (
         find_signed_dot(name, first, second)
         for name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4")
@@ -86,6 +98,3 @@ def _list_signed_dots() -> list[Operation]:
         for second in (False, True)
     )
     return [operation for operation in every if operation is not None]
-
-
-SIGNED_DOTS = _list_signed_dots()

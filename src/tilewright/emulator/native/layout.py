@@ -57,7 +57,8 @@ class InstructionRecord(c.Structure):
         ("detail", c.c_uint32),
         ("omod", c.c_int16),
         ("queue", c.c_uint8),
-        ("unused", c.c_uint8),
+        ("scope", c.c_uint8),
+        ("vector", c.c_uint8),
         ("wait", c.c_uint8 * QUEUES),
         ("written", WrittenRange * MOST_WRITTEN),
     )
@@ -82,8 +83,8 @@ class MatrixRecord(c.Structure):
         *((name, c.c_uint32) for name in ("m", "n", "k", "blocks", "a_kind", "b_kind", "c_kind")),
         *((name, c.c_uint32) for name in ("a_count", "b_count", "c_count", "high")),
         *((name, MatrixRun * MOST_RUNS) for name in ("a", "b", "c")),
-        ("fp8", c.c_float * 256),
-        ("bf8", c.c_float * 256),
+        ("a_values", c.c_float * 256),
+        ("b_values", c.c_float * 256),
     )
 
 
@@ -102,6 +103,36 @@ class FaultRecord(c.Structure):
 
 class AddressRange(c.Structure):
     _fields_ = (("start", c.c_uint64), ("end", c.c_uint64))
+
+
+class CountsRecord(c.Structure):
+    """`InstructionCounts` in types.h."""
+
+    _fields_ = (
+        ("lanes", c.c_uint64),
+        ("bytes", c.c_uint64 * 4),
+        *((name, c.c_uint64) for name in ("atomics", "cache_lines", "conflict_cycles")),
+    )
+
+
+class CellRecord(c.Structure):
+    """`Cell` in shadow.h: three accesses."""
+
+    _fields_ = (("accesses", c.c_uint32 * 12),)
+
+
+class ShadowRecord(c.Structure):
+    _fields_ = (("cells", c.c_void_p), ("defined", c.c_void_p))
+
+
+class FindingRecord(c.Structure):
+    _fields_ = (
+        *((name, c.c_uint32) for name in ("kind", "in_lds", "instruction", "other_instruction")),
+        *((name, c.c_int64) for name in ("block", "other_block")),
+        *((name, c.c_int32) for name in ("wave", "lane", "other_wave", "other_lane")),
+        *((name, c.c_uint32) for name in ("writes", "other_writes", "flags", "size")),
+        *((name, c.c_uint64) for name in ("address", "count")),
+    )
 
 
 class NativeLaunch(c.Structure):
@@ -133,15 +164,23 @@ class NativeLaunch(c.Structure):
         ("limit", c.c_uint64),
         ("capacity", c.c_uint8 * QUEUES),
         ("executed", c.c_void_p),
+        ("profile", c.c_void_p),
         ("bytes", c.c_uint64 * 4),
         ("atomics", c.c_uint64),
         ("cache_lines", c.c_uint64),
         ("conflict_cycles", c.c_uint64),
+        *((name, c.c_uint32) for name in ("checks", "needs_writeback", "scoped_stores")),
+        *((name, c.c_uint32) for name in ("finding_room", "finding_count", "findings_lost")),
+        ("shadows", c.POINTER(ShadowRecord)),
+        ("findings", c.POINTER(FindingRecord)),
+        ("checker", c.c_void_p),
         ("fault", FaultRecord),
     )
 
 
-STRUCTURES = (OperandRecord, InstructionRecord, Permutation, NativeLaunch, MatrixRecord)
+STRUCTURES = (
+    OperandRecord, InstructionRecord, Permutation, NativeLaunch, MatrixRecord, FindingRecord, CellRecord, CountsRecord,
+)  # fmt: skip
 
 
 def make_operand(

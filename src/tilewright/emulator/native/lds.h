@@ -118,6 +118,7 @@ static int run_lds_read(Wave *w, const Instruction *i) {
         if (lds_places(w, at, n ? i->offset1 : i->offset, i->size, mask, place[n]))
             return STOPPED;
     count_lds(w, LDS_READ, (const uint32_t(*)[LANES])place, places, i->size, mask);
+    check_lds(w, READS, (const uint32_t(*)[LANES])place, places, i->size, mask, NULL);
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
@@ -154,6 +155,8 @@ static int run_lds_write(Wave *w, const Instruction *i) {
         memcpy(p->value[(uint32_t)n * words], leaving(w, i, &i->in[2 + n], room), words * LANES * 4);
     }
     count_lds(w, LDS_WRITTEN, (const uint32_t(*)[LANES])p->place, places, i->size, mask);
+    check_lds(w, WRITES, (const uint32_t(*)[LANES])p->place, places, i->size, mask, (const uint32_t(*)[LANES])p->value);
+    p->writes_lds = true;
     p->places = (uint8_t)places;
     p->size = (uint8_t)i->size;
     p->mask = mask;
@@ -179,6 +182,8 @@ static int send_to_lds(Wave *w, Pending *p) {
         }
     }
     count_lds(w, LDS_WRITTEN, (const uint32_t(*)[LANES])p->place, 1, size, mask);
+    check_lds(w, WRITES, (const uint32_t(*)[LANES])p->place, 1, size, mask, (const uint32_t(*)[LANES])p->value);
+    p->writes_lds = true;
     p->places = 1;
     p->size = (uint8_t)size;
     p->mask = mask;
@@ -203,7 +208,7 @@ static void commit_lds_atomic(Wave *w, Pending *p) {
     uint32_t old[2][LANES];
     for (int l = 0; l < LANES; l++)
         place[l] = lds_at(w, p->place[0][l]);
-    perform(p->instruction, place, (const uint32_t(*)[LANES])p->value, p->mask, old);
+    w->worker->changes += perform(p->instruction, place, (const uint32_t(*)[LANES])p->value, p->mask, old);
     if (p->instruction->flags & RETURNS)
         for (uint32_t k = 0; k < p->instruction->size / 4; k++)
             write_lanes(w, p->instruction->out.index + (int)k, old[k], p->mask);
@@ -233,6 +238,8 @@ static int run_lds_atomic(Wave *w, const Instruction *i) {
             memcpy(p->value[(uint32_t)k * words], w->v[i->in[2 + k].index], words * LANES * 4);
     w->worker->atomics += (uint64_t)__builtin_popcountll(mask);
     count_lds(w, LDS_WRITTEN, (const uint32_t(*)[LANES])p->place, 1, i->size, mask);
+    check_lds(w, UPDATES, (const uint32_t(*)[LANES])p->place, 1, i->size, mask, NULL);
+    p->writes_lds = true;
     p->places = 1;
     p->size = (uint8_t)i->size;
     p->mask = mask;

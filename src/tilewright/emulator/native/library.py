@@ -7,9 +7,7 @@ bytes are checked before it is loaded: a truncated library would crash the proce
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,12 +15,14 @@ from typing import Any
 from tilewright.base import events, knobs
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import DeviceError
+from tilewright.building.discover import discover
 from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.process import run_command
+from tilewright.building.store.local import Store, build_own_library
 from tilewright.emulator import isa
 from tilewright.emulator.native import generate
-from tilewright.emulator.native.layout import STRUCTURES, NativeLaunch
-from tilewright.emulator.tools import get_given_tools
+from tilewright.emulator.native.engine_library import EngineLibrary, open_library
+from tilewright.emulator.native.layout import STRUCTURES
 
 _FOLDER = Path(__file__).parent
 _SOURCES = ("engine.c",)
@@ -36,22 +36,8 @@ FLAGS = (
 _TIMEOUT_S = 300
 
 
-@dataclass(frozen=True, slots=True)
-class EngineLibrary:
-    """The loaded library."""
-
-    path: Path
-    handle: ctypes.CDLL
-
-    def run(self, launch: NativeLaunch) -> int:
-        """Run a launch; return the code of its fault, or 0."""
-        return int(self.handle.tilewright_run(ctypes.byref(launch)))
-
-
 def find_compiler() -> Path | None:
     """Return the clang that compiles the library; None if there is none."""
-    from tilewright.building.discover import discover  # noqa: PLC0415  (heavy, see `load_engine`)
-
     for part in discover().parts:
         if part.name == "compiler" and part.ok and part.path is not None:
             return part.path
@@ -61,11 +47,6 @@ def find_compiler() -> Path | None:
 @cache
 def load_engine() -> EngineLibrary | None:
     """Load the library, compiled if necessary; None without a compiler."""
-    if (given := get_given_tools()) is not None:
-        return None if given.engine is None else _load(given.engine)
-    # Heavy, and not needed by a process that is given its tools.
-    from tilewright.building.store.local import Store, build_own_library  # noqa: PLC0415
-
     cxx = find_compiler()
     if cxx is None:
         return None
@@ -79,7 +60,7 @@ def load_engine() -> EngineLibrary | None:
 def read_sources() -> dict[str, str]:
     """Return all source files of the library, by name."""
     texts = {path.name: path.read_text("utf-8") for path in sorted(_FOLDER.glob("*.[ch]"))}
-    texts["functions.h"] = (Path(isa.__path__[0]) / "functions.h").read_text("utf-8")
+    texts |= {path.name: path.read_text("utf-8") for path in sorted(Path(isa.__path__[0]).glob("*.h"))}
     texts["operations.inc"] = generate.generate_source()
     texts["handlers.inc"] = generate.generate_handler_table()
     return texts
@@ -104,16 +85,13 @@ def _compile(texts: dict[str, str], cxx: Path, folder: Path) -> Mapping[str, Any
 
 
 def _load(path: Path) -> EngineLibrary:
-    try:
-        handle = ctypes.CDLL(os.fspath(path))
-    except OSError as error:
-        raise DeviceError(f"the emulator's engine, {path}, cannot be loaded: {error}") from error
+    library = open_library(path)
     sizes = (ctypes.c_uint32 * (len(STRUCTURES) + 1))()
-    handle.tilewright_sizes(sizes)
+    library.handle.tilewright_sizes(sizes)
     expected = [*(ctypes.sizeof(structure) for structure in STRUCTURES), count_handlers()]
     if list(sizes) != expected:
         raise DeviceError(f"{path} has structures of {list(sizes)} bytes; expected are {expected}. Delete it.")
-    return EngineLibrary(path, handle)
+    return library
 
 
 def count_handlers() -> int:

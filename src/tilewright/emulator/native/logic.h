@@ -92,11 +92,14 @@ static int run_fma_mix(Wave *w, const Instruction *i) {
     if (!(i->flags & PLACED))
         return finish_32(w, i, out, F32);
     if (i->omod || i->flags & CLAMP)
-        scaled_f32(i, out);
+        scaled_f32(i, omod_f32(w, i), out);
     if (flushes_result_f32(w))
         flush_lanes(out, out, 0x7f800000u, 0x80000000u);
-    for (int l = 0; l < LANES; l++)
-        out[l] = bits_f16((_Float16)as_f32(out[l]));
+    bool limits = limits_overflow(w);
+    for (int l = 0; l < LANES; l++) {
+        _Float16 narrow = (_Float16)as_f32(out[l]);
+        out[l] = bits_f16(limits ? limit_f16(narrow, finite_f32(as_f32(out[l]))) : narrow);
+    }
     if (flushes_result_f16_f64(w))
         flush_lanes(out, out, 0x7c00u, 0x8000u);
     placed(w, i, out);

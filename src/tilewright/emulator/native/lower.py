@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.building.instruction_mix import classify
+from tilewright.emulator import control
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.faults import CodeFault, Fault, FaultLocation
+from tilewright.emulator.indexed_registers import can_index
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.matrix.shapes import list_shapes
 from tilewright.emulator.native.handlers import NUMBERS
@@ -32,44 +32,18 @@ from tilewright.emulator.native.lower_control import INDIRECT, JUMPS, list_queue
 from tilewright.emulator.native.lower_lds import lower_lds
 from tilewright.emulator.native.lower_matrix import lower_matrix
 from tilewright.emulator.native.lower_memory import lower_memory
+from tilewright.emulator.native.lowered import LoweredKernel, UnsupportedInstruction, make_array
 from tilewright.emulator.program import FaultStep, Program
 from tilewright.emulator.write_hazards import find_written_registers
 
 _LOWERERS: tuple[Callable[[Instruction, LoadedCode, LoweringTables], InstructionRecord | None], ...] = (
     lower_control, lower_memory, lower_lds, lower_matrix, lower_alu,
 )  # fmt: skip
-SPARE_REGISTERS = 2  # of the engine, after those of the kernel
-_PARTS = frozenset((NUMBERS["pair"], NUMBERS["halves"]))
-_ATOMICS = frozenset(NUMBERS[name] for name in ("global_atomic", "buffer_atomic", "flat_atomic"))
+_PARTS = frozenset(NUMBERS[name] for name in ("pair", "halves", "indexed"))
+# Handwritten handlers whose operands can be indexed; so can those of the table.
+_INDEXABLE = frozenset(NUMBERS[name] for name in ("read_first_lane", "read_lane", "write_lane"))
+_ATOMICS = frozenset(NUMBERS[name] for name in ("global_atomic", "buffer_atomic", "flat_atomic", "scalar_atomic"))
 _BARRIERS = frozenset(NUMBERS[name] for name in ("barrier", "barrier_signal", "barrier_first"))
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredKernel:
-    """Records in the order of their addresses, with details of each."""
-
-    records: ctypes.Array[InstructionRecord]
-    count: int  # records that are instructions; the rest are parts of them
-    permutations: ctypes.Array[Permutation]
-    matrices: ctypes.Array[MatrixRecord]
-    instructions: tuple[Instruction, ...]
-    faults: Mapping[int, Fault]  # of unknown instructions, by index
-    index: NDArray[np.uint32]  # by address / 4
-    addresses: NDArray[np.int64]
-    classes: Mapping[str, NDArray[np.intp]]  # indices of the instructions in each class
-    flops: NDArray[np.int64]
-    barriers: NDArray[np.bool_]
-    has_atomics: bool  # on memory
-
-    def find_entry(self, address: int) -> int:
-        return int(self.index[address // 4])
-
-
-@dataclass(frozen=True, slots=True)
-class UnsupportedInstruction:
-    """An instruction that only the NumPy engine supports."""
-
-    instruction: Instruction
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +70,14 @@ def lower(program: Program, code: LoadedCode, entry: int, vgprs: int) -> Lowered
     return _build_lowered(found, tables, code)
 
 
+def lower_line_alone(program: Program, code: LoadedCode, address: int) -> InstructionRecord | None:
+    """Lower one instruction, to find out whether the native engine supports it; None if it does not."""
+    line = _lower_line(
+        program, code, address, LoweringTables(list_queue_numbers(code.arch.name), program.register_limit)
+    )
+    return None if isinstance(line, UnsupportedInstruction) or line.fault is not None else line.record
+
+
 def _lower_line(
     program: Program, code: LoadedCode, address: int, tables: LoweringTables
 ) -> _LoweredLine | UnsupportedInstruction:
@@ -108,15 +90,32 @@ def _lower_line(
         instruction = program.read_instruction(address)
         program.check_registers(instruction)
         made = _lower_instruction(instruction, code, tables)
+        if made is not None and program.is_indexed(address) and classify(instruction.mnemonic) == "valu":
+            made = _lower_indexed(made, instruction, program, tables)
     except Fault:
         made = None
     if made is not None:
         _record_written(made, instruction, code)
+        made.vector = int(control.is_skipped(instruction.mnemonic))
         return _LoweredLine(instruction, made)
     instruction, _, step = program.translate_at(address)
     if isinstance(step, FaultStep):
         return _LoweredLine(instruction, make_record("unknown"), step.fault)
     return UnsupportedInstruction(instruction)
+
+
+def _lower_indexed(
+    made: InstructionRecord, instruction: Instruction, program: Program, tables: LoweringTables
+) -> InstructionRecord | None:
+    """Put an instruction behind the code, for a record that indexes its registers. None if only NumPy supports it."""
+    old_value = any(made.sources[k].kind == VECTOR and made.sources[k].index == made.out.index for k in (2, 3))
+    if not can_index(instruction) or old_value or (made.op < len(NUMBERS) and made.op not in _INDEXABLE):
+        return None
+    for operand, record in zip(instruction.operands, (made.out, *made.sources), strict=False):
+        if record.kind == VECTOR:
+            record.value = int(operand.count == 2)
+    tables.parts.append(made)
+    return make_record("indexed", target=len(tables.parts) - 1, offset=program.register_limit)
 
 
 def _record_written(made: InstructionRecord, instruction: Instruction, code: LoadedCode) -> None:
@@ -165,10 +164,10 @@ def _build_lowered(found: Mapping[int, _LoweredLine], tables: LoweringTables, co
             line.record.target += len(lines)
     operations = [line.record.op for line in lines]
     return LoweredKernel(
-        records=_make_array(InstructionRecord, [*(line.record for line in lines), *tables.parts]),
+        records=make_array(InstructionRecord, [*(line.record for line in lines), *tables.parts]),
         count=len(lines),
-        permutations=_make_array(Permutation, tables.permutations),
-        matrices=_make_array(MatrixRecord, tables.matrices),
+        permutations=make_array(Permutation, tables.permutations),
+        matrices=make_array(MatrixRecord, tables.matrices),
         instructions=tuple(line.instruction for line in lines),
         faults={number: line.fault for number, line in enumerate(lines) if line.fault is not None},
         index=index,
@@ -178,14 +177,6 @@ def _build_lowered(found: Mapping[int, _LoweredLine], tables: LoweringTables, co
         barriers=np.array([number in _BARRIERS for number in operations]),
         has_atomics=any(number in _ATOMICS for number in operations),
     )
-
-
-def _make_array(kind: Any, items: Sequence[Any]) -> Any:
-    # At least one element, because an empty array has no address.
-    made = (kind * max(len(items), 1))()
-    for number, item in enumerate(items):
-        made[number] = item
-    return made
 
 
 def _group_classes(instructions: Sequence[Instruction]) -> dict[str, NDArray[np.intp]]:

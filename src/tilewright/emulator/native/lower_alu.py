@@ -19,7 +19,7 @@ from tilewright.emulator.isa.scalar import SAVE_EXEC, WRITE_EXEC
 from tilewright.emulator.isa.table import COMPARE, SCALAR, VECTOR
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
-from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
+from tilewright.emulator.native.layout import LANES, InstructionRecord, LoweringTables, make_record
 from tilewright.emulator.native.lower_packed import lower_dual, lower_packed
 from tilewright.emulator.native.lower_source import (
     NULL,
@@ -255,9 +255,10 @@ def _lower_half_exchange(
     site: InstructionContext, operands: tuple[Operand, ...], tables: LoweringTables
 ) -> InstructionRecord:
     site.check_modifiers()
-    lanes = site.code.lanes
-    everywhere = np.ones(lanes, np.bool_)
-    crossed = LaneMap(np.arange(lanes) ^ (32 if lanes == 64 else 0), everywhere, everywhere, True, True)
+    if site.code.lanes == 32:
+        return make_record("nothing")
+    everywhere = np.ones(LANES, np.bool_)
+    crossed = LaneMap(np.arange(LANES) ^ 32, everywhere, everywhere, True, True)
     given = layout.make_operand(layout.VECTOR, _get_vector(site, operands[1]), flags=layout.PERMUTED)
     tables.permutations.append(make_permutation(crossed))
     number = handler_numbers()[0][VECTOR["v_mov_b32"]]
@@ -277,6 +278,17 @@ def _lower_row_permute(site: InstructionContext, operands: tuple[Operand, ...], 
     return make_record("permute_row", out, given, detail=other_row, offset=fetch, offset1=zero)
 
 
+def _lower_row_permute_by_lane(
+    site: InstructionContext, operands: tuple[Operand, ...], _: LoweringTables
+) -> InstructionRecord:
+    site.check_modifiers(frozenset({"op_sel"}))
+    fetch, zero = site.get_bits("op_sel", 3)[:2]
+    other_row = 16 if site.name == "v_permlanex16_var_b32" else 0
+    given = [layout.make_vector(_get_vector(site, operand)) for operand in operands[1:3]]
+    out = layout.make_vector(site.vector_destination())
+    return make_record("permute_row_by_lane", out, given, detail=other_row, offset=fetch, offset1=zero)
+
+
 _CROSS_LANE: dict[str, Callable[[InstructionContext, tuple[Operand, ...], LoweringTables], InstructionRecord]] = {
     "v_readfirstlane_b32": _lower_read_lane,
     "v_readlane_b32": _lower_read_lane,
@@ -289,4 +301,6 @@ _CROSS_LANE: dict[str, Callable[[InstructionContext, tuple[Operand, ...], Loweri
     "v_permlane64_b32": _lower_half_exchange,
     "v_permlane16_b32": _lower_row_permute,
     "v_permlanex16_b32": _lower_row_permute,
+    "v_permlane16_var_b32": _lower_row_permute_by_lane,
+    "v_permlanex16_var_b32": _lower_row_permute_by_lane,
 }

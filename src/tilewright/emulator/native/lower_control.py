@@ -8,8 +8,9 @@ from typing import Any
 
 from tilewright.emulator import control, waitcnt
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.control import Barrier, Call, End, GridBarrier, Jump
-from tilewright.emulator.instruction import Instruction
+from tilewright.emulator.control import Barrier, Call, End, GridBarrier, Jump, SkipVector
+from tilewright.emulator.indexed_registers import read_index_change
+from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.native.handlers import NUMBERS
 from tilewright.emulator.native.layout import (
     ANY_NUMBER,
@@ -23,6 +24,7 @@ from tilewright.emulator.native.layout import (
     make_scalar,
     make_vector,
 )
+from tilewright.emulator.native.memory_scopes import find_wait_scope
 
 # Records whose `target` is an address until all addresses have indices.
 JUMPS = frozenset(number for name, number in NUMBERS.items() if name.startswith("branch") or name == "call")
@@ -30,7 +32,7 @@ INDIRECT = frozenset((NUMBERS["set_pc"], NUMBERS["swap_pc"]))
 
 _CONDITIONS = ("scc0", "scc1", "vccz", "vccnz", "execz", "execnz")
 _BARRIERS = {"both": "barrier", "wait": "barrier_wait"}
-_MODE = re.compile(r"hwreg\(HW_REG_MODE(?:, ?(\d+), ?(\d+))?\)")
+_MODE = re.compile(r"hwreg\(HW_REG_(?:WAVE_)?MODE(?:, ?(\d+), ?(\d+))?\)")
 
 
 def lower_control(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
@@ -49,8 +51,9 @@ def lower_control(instruction: Instruction, code: LoadedCode, tables: LoweringTa
 
 
 def _lower_ending(ending: control.Ending, instruction: Instruction, code: LoadedCode) -> InstructionRecord | None:
-    if isinstance(ending, End):
-        return make_record("end")
+    if isinstance(ending, End | SkipVector):
+        sources = instruction.operands if isinstance(ending, SkipVector) else ()
+        return make_record("set_skip" if sources else "end", None, [_make_uniform(operand) for operand in sources])
     if isinstance(ending, Barrier):
         signal = "barrier_first" if ending.first else "barrier_signal"
         return make_record(_BARRIERS.get(ending.kind, signal))
@@ -62,6 +65,10 @@ def _lower_ending(ending: control.Ending, instruction: Instruction, code: Loaded
         condition = instruction.mnemonic.removeprefix("s_cbranch_")
         return make_record(f"branch_{condition}", target=ending.target) if condition in _CONDITIONS else None
     return _lower_call(ending, code.base + instruction.next_address)
+
+
+def _make_uniform(operand: Operand) -> OperandRecord:
+    return make_scalar(operand.index) if operand.kind == "s" else make_constant(int(operand.value))
 
 
 def _lower_call(call: Call, back: int) -> InstructionRecord:
@@ -76,6 +83,7 @@ def _lower_wait(wait: waitcnt.Wait, code: LoadedCode) -> InstructionRecord:
     for counter, count in wait.counts.items():
         number = list_counter_numbers(code.arch.name)[counter]
         made.wait[number] = min(count, made.wait[number], ANY_NUMBER)
+    made.scope = find_wait_scope(wait.counts, code.arch.name)
     return made
 
 
@@ -110,6 +118,11 @@ def _lower_other(instruction: Instruction, code: LoadedCode, tables: LoweringTab
         return make_record("get_pc", make_scalar(operands[0].index), offset=code.base + instruction.next_address)
     if name in ("s_memtime", "s_memrealtime"):
         return make_record("time", make_scalar(operands[0].index), queue=tables.queues["scalar"])
+    change = read_index_change(instruction, code)
+    if change is not None:
+        source, replaced, fixed = change
+        index = make_constant(0) if source is None else _make_uniform(source)
+        return make_record("set_index", None, [index], size=replaced, detail=fixed)
     return _lower_mode_register(instruction)
 
 

@@ -16,8 +16,14 @@ from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import MOST_RUNS, InstructionRecord, LoweringTables, MatrixRecord, make_record
 
 # In the order of the kinds in matrix.h.
-_KINDS = ("f32", "f16", "bf16", "fp8", "bf8", "i8", "u8", "i4", "u4", "i32", "f64", "f16 half", "bf16 half")
-_WIDTHS = {"matrix_float": (32, 16, 4), "matrix_int": (32, 16, 4), "matrix_double": (16, 4)}
+_KINDS = (
+    "f32", "f16", "bf16", "fp8", "bf8", "i8", "u8", "i4", "u4", "i32", "f64", "f16 half", "bf16 half",
+    "fp6", "bf6", "fp4", "xf32",
+)  # fmt: skip
+_SMALL = ("fp8", "bf8", "fp6", "bf6", "fp4")
+_WIDTHS = {
+    "matrix_float": (32, 16, 4), "matrix_scaled": (32, 16), "matrix_int": (32, 16, 4), "matrix_double": (16, 4),
+}  # fmt: skip
 _Runs = list[tuple[int, int]]
 
 
@@ -28,15 +34,27 @@ def lower_matrix(instruction: Instruction, code: LoadedCode, tables: LoweringTab
     matrix.translate(instruction, code)  # raises for unknown forms
     shape = choose_formats(list_shapes(code.arch.family)[instruction.mnemonic], instruction, code)
     modifiers = read_modifiers(shape, instruction, code)
-    if shape.scaled or not _is_plain(modifiers):
+    if not _is_plain(modifiers):
         return None
     number = _find_matrix_index(shape, modifiers, code, tables)
     if number is None:
         return None
     registers = [layout.make_vector(code.get_register(operand)) for operand in instruction.operands[:3]]
     sources = [*registers[1:], _make_addend(instruction.operands[3], shape, code)]
-    doubled = int(shape.layout == "wmma11")
-    return make_record(_choose_handler(shape), registers[0], sources, target=number, detail=doubled)
+    if not shape.scaled:
+        doubled = int(shape.layout == "wmma11")
+        return make_record(_choose_handler(shape), registers[0], sources, target=number, detail=doubled)
+    scales = [_make_scale(operand, code) for operand in instruction.operands[4:]]
+    first, second = modifiers.scale_bytes
+    made = make_record("matrix_scaled", registers[0], [*sources, scales[0]], target=number, detail=first | second << 2)
+    made.second = scales[1]
+    return made
+
+
+def _make_scale(operand: Operand, code: LoadedCode) -> layout.OperandRecord:
+    if operand.kind == "const":
+        return layout.make_constant(matrix.encode_scale(operand))
+    return layout.make_vector(code.get_register(operand))
 
 
 def _find_matrix_index(
@@ -57,6 +75,8 @@ def _is_plain(modifiers: MatrixModifiers) -> bool:
 
 
 def _choose_handler(shape: MatrixShape) -> str:
+    if shape.scaled:
+        return "matrix_scaled"
     return {"i32": "matrix_int", "f64": "matrix_double"}.get(shape.result, "matrix_float")
 
 
@@ -89,8 +109,10 @@ def _make_matrix(shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCod
     for name, found in zip("abc", runs, strict=True):
         for to, (element, lane) in zip(getattr(made, name), found, strict=False):
             to.element, to.lane = element, lane
-    for name in {shape.a, shape.b} & {"fp8", "bf8"}:
-        getattr(made, name)[:] = [float(value) for value in make_value_table(find_format(name, code.arch).name)]
+    for values, name in ((made.a_values, shape.a), (made.b_values, shape.b)):
+        if name in _SMALL:
+            table = make_value_table(find_format(name, code.arch).name)
+            values[: len(table)] = [float(value) for value in table]
     return made
 
 

@@ -19,11 +19,13 @@ from tilewright.emulator.access.operands import (
     needs_old_value,
 )
 from tilewright.emulator.access.scalar import DWORDS, SMALL
+from tilewright.emulator.access.scalar_writes import ATOMIC, STORE, STORED
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
+from tilewright.emulator.native.memory_scopes import find_access_scope, find_fence
 
 _POLICY = CACHE_POLICY | {"offset"}
 
@@ -41,7 +43,10 @@ def lower_memory(instruction: Instruction, code: LoadedCode, tables: LoweringTab
     if name in CACHE_CONTROL or name in COUNTED_CACHE_CONTROL:
         return _lower_cache_control(name, instruction, code, tables)
     lower_kind = _FAMILIES.get(name.partition("_")[0], _lower_scalar)
-    return lower_kind(name, instruction, code, tables)
+    made = lower_kind(name, instruction, code, tables)
+    if made is not None:
+        made.scope = find_access_scope(name, instruction, code)
+    return made
 
 
 def make_element_flags(element: Element) -> int:
@@ -62,32 +67,61 @@ def _lower_cache_control(
 ) -> InstructionRecord:
     check_modifiers(instruction, code, CACHE_POLICY)
     kind = COUNTED_CACHE_CONTROL.get(name)
-    return make_record("nothing") if kind is None else make_record("occupy", queue=tables.queues[kind])
+    queue = 0 if kind is None else tables.queues[kind]
+    return make_record("cache_control", queue=queue, detail=int(kind is not None), scope=find_fence(name, instruction))
 
 
 def _lower_scalar(
     name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
 ) -> InstructionRecord | None:
+    if name.startswith((STORE, ATOMIC)):
+        return _lower_scalar_write(name, instruction, code, tables)
     handler, kind = "scalar_load", name.removeprefix("s_load_")
     if name.startswith("s_buffer_load_"):
         handler, kind = "scalar_buffer_load", name.removeprefix("s_buffer_load_")
     if kind == name or (kind not in DWORDS and kind not in SMALL):
         return None
-    check_modifiers(instruction, code, _POLICY)
     element, count = SMALL.get(kind, Element(4)), DWORDS.get(kind, 1)
-    destination, base, *offsets = get_operands(instruction, code, (2, 3))
-    out = layout.make_scalar(get_scalar(instruction, code, destination, count))
-    sources = [layout.make_scalar(get_scalar(instruction, code, base, 2 if handler == "scalar_load" else 4))]
-    immediate = get_number(instruction, code, "offset")
+    made = make_record(handler, size=element.size, detail=count, flags=make_element_flags(element))
+    made.queue = tables.queues["scalar"]
+    return _set_scalar_address(made, instruction, code, count, 2 if handler == "scalar_load" else 4)
+
+
+def _set_scalar_address(
+    made: InstructionRecord, instruction: Instruction, code: LoadedCode, count: int, base_count: int
+) -> InstructionRecord | None:
+    """Set the scalar registers of data, base and offset; None for a form that only NumPy supports."""
+    check_modifiers(instruction, code, _POLICY)
+    data, base, *offsets = get_operands(instruction, code, (2, 3))
+    made.out = layout.make_scalar(get_scalar(instruction, code, data, count))
+    made.sources[0] = layout.make_scalar(get_scalar(instruction, code, base, base_count))
+    made.offset = get_number(instruction, code, "offset")
+    registers = 0
     for part in offsets:
         if part.kind == "s" and part.count == 1:
-            sources.append(layout.make_scalar(part.index))
+            registers += 1
+            made.sources[registers] = layout.make_scalar(part.index)
         elif part.kind == "const" and isinstance(part.value, int):
-            immediate += part.value
+            made.offset += part.value
         elif part.kind != "none":
             return None
-    fields = {"size": element.size, "detail": count, "flags": make_element_flags(element)}
-    return make_record(handler, out, sources, offset=immediate, queue=tables.queues["scalar"], **fields)
+    return made
+
+
+def _lower_scalar_write(
+    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
+    queue = tables.queues["scalar"]
+    if name.startswith(STORE):
+        kind = name.removeprefix(STORE)
+        if kind not in STORED:
+            return None
+        made = make_record("scalar_store", size=4, detail=DWORDS[kind], queue=queue)
+        return _set_scalar_address(made, instruction, code, DWORDS[kind], 2)
+    operation = find_memory_atomic(name.removeprefix(ATOMIC), instruction, code)
+    flags = layout.RETURNS if instruction.modifiers.get("glc") else 0
+    made = make_record("scalar_atomic", size=operation.size, detail=encode_atomic(operation), flags=flags, queue=queue)
+    return _set_scalar_address(made, instruction, code, operation.size // 4 * operation.operands, 2)
 
 
 def _make_vector_address(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.emulator.alu.constants import FLAGS, encode_constant, find_aperture
+from tilewright.emulator.alu.constants import FLAGS, encode_constant, encode_dword_constant, find_aperture
 from tilewright.emulator.alu.dpp import LaneMap
 from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.alu.operands import SELECTIONS, SIGNED_MOVES
@@ -67,7 +67,8 @@ def _make_part(site: InstructionContext, operand: Operand, kind: str, first_bit:
     """Make a source of at most 32 bits of a register, or a constant."""
     width = 32 if not first_bit else bit_width(kind)
     if operand.kind == "const":
-        return layout.make_constant(encode_constant(site, operand, "u32" if first_bit else kind) >> first_bit)
+        encode = encode_dword_constant if first_bit else encode_constant
+        return layout.make_constant(encode(site, operand, kind) >> first_bit)
     if operand.kind == "special":
         if operand.name not in FLAGS:
             raise site.unknown(f"the source {operand.name}")

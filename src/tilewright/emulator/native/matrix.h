@@ -10,8 +10,9 @@
 #include "functions.h"
 
 /* Kinds of elements. BITS_OF has the same order. */
-enum { AS_F32, AS_F16, AS_BF16, AS_FP8, AS_BF8, AS_I8, AS_U8, AS_I4, AS_U4, AS_I32, AS_F64, AS_F16_HALF, AS_BF16_HALF };
-static const uint8_t BITS_OF[] = {32, 16, 16, 8, 8, 8, 8, 4, 4, 32, 64, 32, 32};
+enum { AS_F32, AS_F16, AS_BF16, AS_FP8, AS_BF8, AS_I8, AS_U8, AS_I4, AS_U4, AS_I32, AS_F64, AS_F16_HALF, AS_BF16_HALF,
+       AS_FP6, AS_BF6, AS_FP4, AS_XF32 };
+static const uint8_t BITS_OF[] = {32, 16, 16, 8, 8, 8, 8, 4, 4, 32, 64, 32, 32, 6, 6, 4, 32};
 
 enum { MOST_RUNS = 256, MOST_ELEMENTS = 64 };
 
@@ -25,7 +26,7 @@ typedef struct {
     Run a[MOST_RUNS];                   /* [block][k] */
     Run b[MOST_RUNS];                   /* [block][k] */
     Run c[MOST_RUNS];                   /* [block][row] */
-    float fp8[256], bf8[256];           /* what each byte means on the GPU */
+    float a_values[256], b_values[256]; /* the numbers of all codes, if elements have at most 8 bits */
 } Matrix;
 
 typedef float Lanes32[LANES];
@@ -47,24 +48,41 @@ static void decode_half(const uint32_t *words, int shift, bool brain, bool flush
     }
 }
 
+/* Elements of at most 8 bits by a table; those of 6 bits cross registers. */
+static void decode_small(Wave *w, const Operand *o, uint32_t bits, uint32_t e, const float *table, float *to) {
+    uint32_t at = e * bits, shift = at % 32;
+    const uint32_t *low = w->v[o->index + (int)(at / 32)];
+    const uint32_t *high = shift + bits > 32 ? w->v[o->index + (int)(at / 32) + 1] : low;
+    for (int l = 0; l < LANES; l++)
+        to[l] = table[(((uint64_t)high[l] << 32 | low[l]) >> shift) & ((1u << bits) - 1)];
+}
+
+/* f32 with 10 bits of fraction, rounded to nearest even; AMD does not document the rounding. */
+static void decode_xf32(const uint32_t *words, float *to) {
+    for (int l = 0; l < LANES; l++) {
+        union { uint32_t u; float f; } word = {words[l]};
+        if ((word.u & 0x7f800000) != 0x7f800000)
+            word.u = (word.u + 0x0fff + (word.u >> 13 & 1)) & 0xffffe000;
+        to[l] = word.f;
+    }
+}
+
 /* Decode `count` elements per lane of an operand into f32. */
 static void decode(Wave *w, const Instruction *i, const Operand *o, const Matrix *x, uint32_t kind, uint32_t count,
-                   bool flush, Lanes32 *to) {
+                   const float *table, bool flush, Lanes32 *to) {
     uint32_t per = 32 / BITS_OF[kind], room[LANES];
     for (uint32_t e = 0; e < count; e++) {
+        if (BITS_OF[kind] <= 8) {
+            decode_small(w, o, BITS_OF[kind], e, table, to[e]);
+            continue;
+        }
         const uint32_t *words = lanes_of(w, i, o, o->kind == VECTOR ? (int)(e / per) : 0, 0, room);
         int shift = (int)(e % per * BITS_OF[kind]);
         switch (kind) {
         case AS_F32: memcpy(to[e], words, sizeof *to); break;
+        case AS_XF32: decode_xf32(words, to[e]); break;
         case AS_F16: case AS_BF16: decode_half(words, shift, kind == AS_BF16, flush, to[e]); break;
-        case AS_F16_HALF: case AS_BF16_HALF:
-            decode_half(words, x->high ? 16 : 0, kind == AS_BF16_HALF, flush, to[e]);
-            break;
-        default: {
-            const float *table = kind == AS_FP8 ? x->fp8 : x->bf8;
-            for (int l = 0; l < LANES; l++)
-                to[e][l] = table[words[l] >> shift & 0xff];
-        }
+        default: decode_half(words, x->high ? 16 : 0, kind == AS_BF16_HALF, flush, to[e]);
         }
     }
 }
@@ -159,8 +177,8 @@ static int run_matrix_float(Wave *w, const Instruction *i) {
         return fail(w, HALVES_FAULT, -1, 0, 0);
     _Alignas(64) Lanes32 a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS], d[MOST_ELEMENTS];
     bool flush = w->worker->launch->matrix_flush && (x->a_kind == AS_F16 || x->a_kind == AS_BF16);
-    decode(w, i, &i->in[0], x, x->a_kind, x->a_count, flush, a);
-    decode(w, i, &i->in[1], x, x->b_kind, x->b_count, flush, b);
+    decode(w, i, &i->in[0], x, x->a_kind, x->a_count, x->a_values, flush, a);
+    decode(w, i, &i->in[1], x, x->b_kind, x->b_count, x->b_values, flush, b);
     const Lanes32 *from = c;
     Lanes32 *to = d;
     int apart = i->in[2].index - i->out.index, count = (int)x->c_count;
@@ -169,7 +187,7 @@ static int run_matrix_float(Wave *w, const Instruction *i) {
     if (direct)
         from = (const Lanes32 *)&w->v[i->in[2].index];
     else
-        decode(w, i, &i->in[2], x, x->c_kind, x->c_count, flush, c);
+        decode(w, i, &i->in[2], x, x->c_kind, x->c_count, NULL, flush, c);
     if (flush && x->c_kind == AS_F32)
         flush_f32(c, x->c_count);
     if (x->c_kind == AS_F32)
@@ -184,6 +202,46 @@ static int run_matrix_float(Wave *w, const Instruction *i) {
         encode(w, i, x, to, flush);
     else if (flush)
         flush_f32(to, x->c_count);
+    return NEXT;
+}
+
+enum { SCALE_BLOCK = 32 }; /* elements along k that share a scale */
+
+/* The scales of all lanes: a byte of an operand, which is the exponent of a power of two. */
+static void decode_scales(Wave *w, const Instruction *i, const Operand *o, uint32_t byte, double *to) {
+    uint32_t room[LANES];
+    const uint32_t *words = lanes_of(w, i, o, 0, 0, room);
+    for (int l = 0; l < LANES; l++) {
+        int exponent = (int)(words[l] >> 8 * byte & 0xff);
+        to[l] = exponent == 0xff ? NAN : ldexp(1.0, exponent - 127);
+    }
+}
+
+/* One block with scales of A and B, summed in f64 and rounded after C is added. A scale is in the lane of its row or
+ * column, and of its group of elements along k. */
+static int run_matrix_scaled(Wave *w, const Instruction *i) {
+    const Matrix *x = (const Matrix *)w->worker->launch->matrices + i->target;
+    _Alignas(64) Lanes32 a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS];
+    double a_scale[LANES], b_scale[LANES];
+    decode(w, i, &i->in[0], x, x->a_kind, x->a_count, x->a_values, false, a);
+    decode(w, i, &i->in[1], x, x->b_kind, x->b_count, x->b_values, false, b);
+    decode(w, i, &i->in[2], x, AS_F32, x->c_count, NULL, false, c);
+    decode_scales(w, i, &i->in[3], i->detail & 3, a_scale);
+    decode_scales(w, i, &i->second, i->detail >> 2, b_scale);
+    for (uint32_t row = 0; row < x->m; row++) {
+        double sum[32] = {0};
+        for (uint32_t k = 0; k < x->k; k++) {
+            uint32_t group = k / SCALE_BLOCK;
+            double left = (double)a[x->a[k].element][x->a[k].lane + row] * a_scale[row + x->m * group];
+            const float *right = &b[x->b[k].element][x->b[k].lane];
+            for (uint32_t column = 0; column < x->n; column++)
+                sum[column] += left * ((double)right[column] * b_scale[column + x->n * group]);
+        }
+        Run run = x->c[row];
+        float *to = (float *)&w->v[i->out.index + run.element][run.lane];
+        for (uint32_t column = 0; column < x->n; column++)
+            to[column] = (float)(sum[column] + (double)c[run.element][run.lane + column]);
+    }
     return NEXT;
 }
 

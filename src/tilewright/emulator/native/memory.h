@@ -1,6 +1,7 @@
 /* Memory: addresses of the device are pointers of this process. Every access is checked against the allocations. */
 #pragma once
 #include "counters.h"
+#include "shadow.h"
 #include "waits.h"
 
 /* Whether one allocation holds the bytes. Remembers it: most accesses go where the last one went. */
@@ -16,6 +17,7 @@ static bool find_holder(Worker *worker, uint64_t address, uint64_t size) {
     }
     if (low == 0 || address + size > g->ranges[low - 1].end || address + size < address)
         return false;
+    worker->recent = low - 1;
     worker->recent_start = g->ranges[low - 1].start;
     worker->recent_end = g->ranges[low - 1].end;
     return true;
@@ -130,6 +132,13 @@ static int occupy(Wave *w, const Instruction *i) {
         return NEXT;
     Pending *p = new_pending(w, i);
     return p ? finish(w, p) : fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
+}
+
+/* Caches are written back or invalidated; `detail` says whether a counter counts it. */
+static int run_cache_control(Wave *w, const Instruction *i) {
+    if (checks_of(w))
+        check_order(w, i);
+    return i->detail ? occupy(w, i) : NEXT;
 }
 
 static int deliver(Wave *w, Pending *p, uint32_t registers, uint64_t mask) {

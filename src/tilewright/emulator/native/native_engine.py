@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import DeviceError, choose
 from tilewright.base.knobs import job_count
-from tilewright.emulator.access.buffer_descriptor import is_gfx9
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.entry_state import EntryState, compute_thread_ids, make_scalar_registers
@@ -26,15 +25,20 @@ from tilewright.emulator.faults import (
     FaultLocation,
     LdsFault,
     MemoryFault,
+    SpinFault,
     TrapFault,
 )
 from tilewright.emulator.group import POISON, Batch
+from tilewright.emulator.hardware import generation
+from tilewright.emulator.kernel_cache import find_kernel_cache
 from tilewright.emulator.launch import ENGINES, NATIVE, NUMPY, Counters
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.native.layout import LANES, AddressRange, FaultRecord, NativeLaunch
-from tilewright.emulator.native.library import EngineLibrary, load_engine
-from tilewright.emulator.native.lower import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction, lower
+from tilewright.emulator.native.engine_library import EngineLibrary, find_engine
+from tilewright.emulator.native.launch_checker import LaunchChecker
+from tilewright.emulator.native.layout import LANES, AddressRange, CountsRecord, FaultRecord, NativeLaunch
 from tilewright.emulator.native.lower_control import make_capacities
+from tilewright.emulator.native.lowered import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction
+from tilewright.emulator.profile import InstructionCounts, ProfileRecorder
 from tilewright.emulator.program import Program
 
 # Waves whose first registers are created together.
@@ -42,7 +46,7 @@ BATCH_WAVES = 16384
 # In the order of the enumeration in types.h.
 _CODES = (
     "none", "memory", "lds", "alignment", "unknown", "loop", "barrier", "jump", "rounding", "descriptor", "scratch",
-    "trap", "no room", "atomic", "inactive", "halves",
+    "trap", "no room", "atomic", "inactive", "halves", "spin", "index",
 )  # fmt: skip
 _lowered: WeakKeyDictionary[Program, LoweredKernel | UnsupportedInstruction] = WeakKeyDictionary()
 
@@ -56,7 +60,7 @@ def prepare_native(
     """
     if choose("engine", engine, ENGINES) == NUMPY:
         return None
-    compiled = load_engine()
+    compiled = find_engine()
     if compiled is None:
         if engine == NATIVE:
             raise DeviceError("the native engine needs a clang that can compile it: see `tilewright doctor`")
@@ -74,17 +78,42 @@ def prepare_native(
 def _lower_once(program: Program, code: LoadedCode, descriptor: Descriptor) -> LoweredKernel | UnsupportedInstruction:
     found = _lowered.get(program)
     if found is None:
-        found = _lowered[program] = lower(program, code, descriptor.entry, descriptor.vgprs)
+        found = _lowered[program] = _lower_or_read(program, code, descriptor)
     return found
+
+
+def _lower_or_read(
+    program: Program, code: LoadedCode, descriptor: Descriptor
+) -> LoweredKernel | UnsupportedInstruction:
+    cache = find_kernel_cache() if program.identity else None
+    kept = None if cache is None else cache.read_kernel(program.identity, code)
+    if kept is not None:
+        return kept
+    from tilewright.emulator.native.lower import lower  # noqa: PLC0415 - takes long to import
+
+    made = lower(program, code, descriptor.entry, descriptor.vgprs)
+    if cache is not None:
+        cache.keep_kernel(program.identity, code, made)
+    return made
 
 
 class NativeEngine:
     """One launch of one kernel. Batches run one after another; work-groups of a batch may wait for each other."""
 
     def __init__(
-        self, library: EngineLibrary, lowered: LoweredKernel, code: LoadedCode, counters: Counters, limit: int
+        self,
+        library: EngineLibrary,
+        lowered: LoweredKernel,
+        code: LoadedCode,
+        counters: Counters,
+        limit: int,
+        profile: ProfileRecorder | None = None,
+        checker: LaunchChecker | None = None,
     ) -> None:
+        self._checker = checker
         self._library = library
+        self._profile = profile
+        self._profiled = None if profile is None else (CountsRecord * len(lowered.records))()
         self._lowered = lowered
         self._code = code
         self._counters = counters
@@ -103,6 +132,8 @@ class NativeEngine:
         launch.ranges = ranges.ctypes.data_as(ctypes.POINTER(AddressRange))
         launch.range_count = len(ranges)
         launch.first_block, launch.blocks = first_block, blocks
+        if self._checker is not None:
+            self._checker.connect(launch, self._code.arch.name)
         if self._run_interruptible(launch):
             raise _make_fault(launch, self._lowered, self._code, batch.memory)
         self._add_counters(launch)
@@ -151,24 +182,31 @@ class NativeEngine:
             strict=batch.strict,
             turned=batch.turned,
             detailed=batch.detailed,
-            float_mode=descriptor.float_mode,
+            float_mode=descriptor.mode,
             entry=lowered.find_entry(descriptor.entry),
             poison=POISON,
             line_bytes=arch.memory.line_bytes,
             banks=arch.lds.banks,
-            threads=self._choose_thread_count(batch.strict, len(scalars) // start.waves_per_block),
+            threads=self._choose_thread_count(
+                batch.strict or self._checker is not None, len(scalars) // start.waves_per_block
+            ),
             matrix_flush=arch.numbers.halves_flushed,
             dma_mask=(1 << (arch.lds.bytes - 1).bit_length()) - 1,
             limit=self._limit,
             capacity=make_capacities(arch.name),
-            gfx9=is_gfx9(self._code),
+            gfx9=generation(arch.name) == "gfx9",
             cooperative=start.launch.cooperative,
             executed=self._executed.ctypes.data,
+            profile=None if self._profiled is None else ctypes.addressof(self._profiled),
         )
 
-    def _choose_thread_count(self, strict: bool, blocks: int) -> int:
-        """Return more than one only if the order of work-groups has no effect: not with atomics or in strict mode."""
-        return 1 if strict or self._lowered.has_atomics else min(job_count(), blocks)
+    def _choose_thread_count(self, ordered: bool, blocks: int) -> int:
+        """Return more than one only if the order of work-groups has no effect: not with atomics, nor if `ordered`.
+
+        The threads of a launch share its profile, so that a launch with a profile has one thread.
+        """
+        alone = ordered or self._lowered.has_atomics or self._profiled is not None
+        return 1 if alone else min(job_count(), blocks)
 
     def _add_counters(self, launch: NativeLaunch) -> None:
         counters = self._counters
@@ -194,7 +232,28 @@ class NativeEngine:
         counters.steps += int(executed.sum())
         counters.matrix_flops += int((executed * lowered.flops).sum())
         counters.barriers += int(executed[lowered.barriers].sum())
+        if self._profile is not None:
+            self._add_profile(self._profile, executed)
         self._executed[:] = 0
+
+    def _add_profile(self, profile: ProfileRecorder, executed: NDArray[np.int64]) -> None:
+        assert self._profiled is not None
+        for number in np.flatnonzero(executed).tolist():
+            own = self._profiled[number]
+            read, written, lds_read, lds_written = own.bytes
+            counts = InstructionCounts(
+                executed=int(executed[number]),
+                lanes=own.lanes,
+                global_read_bytes=read,
+                global_write_bytes=written,
+                lds_read_bytes=lds_read,
+                lds_write_bytes=lds_written,
+                cache_lines=own.cache_lines,
+                bank_conflict_cycles=own.conflict_cycles,
+                atomics=own.atomics,
+            )
+            profile.at(int(self._lowered.addresses[number])).add(counts)
+        ctypes.memset(self._profiled, 0, ctypes.sizeof(self._profiled))
 
 
 def _make_fault(launch: NativeLaunch, lowered: LoweredKernel, code: LoadedCode, memory: Memory) -> Exception:
@@ -241,6 +300,10 @@ def _translate_fault(
             f"an atomic access of {size} bytes at an address that is {address % max(size, 1)} past a multiple",
         ),
         "barrier": (BarrierFault, f"{size} waves {endless}"),
+        "spin": (
+            SpinFault,
+            f"{size} waves of the work-group go round in a loop, and no wave changes what they wait for",
+        ),
         "loop": (EndlessLoopFault, f"{size} instructions of waves, the limit is {launch.limit}"),
     }
     if name in kinds:
@@ -269,6 +332,7 @@ def _make_unknown_fault(name: str, found: FaultRecord, lowered: LoweredKernel, c
         "rounding": "rounding other than to the nearest",
         "descriptor": f"the buffer descriptor {words}",
         "inactive": f"{instruction.mnemonic} with lanes that exec disables",
+        "index": "a register index beyond the registers of the kernel",
         "halves": "A or B that differs between lanes 0 to 15 and lanes 16 to 31",
     }
     return code.unknown(what[name], instruction)

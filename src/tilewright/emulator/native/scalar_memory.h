@@ -34,6 +34,8 @@ static int run_scalar_load(Wave *w, const Instruction *i) {
     if (!held(w->worker, address, whole))
         return fail(w, MEMORY_FAULT, -1, address, whole);
     w->worker->bytes[READ] += whole;
+    if (checks_of(w))
+        check_scalar(w, address, whole);
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
@@ -63,6 +65,8 @@ static int run_scalar_buffer_load(Wave *w, const Instruction *i) {
         }
         p->value[k][0] = scalar_element(address, i->size, i->flags & SIGNED);
         w->worker->bytes[READ] += i->size;
+        if (checks_of(w))
+            check_scalar(w, address, i->size);
     }
     return deliver_scalars(w, p, i->detail);
 }

@@ -55,7 +55,8 @@ typedef struct {
     uint32_t detail; /* what the kind of instruction needs besides */
     int16_t omod;    /* 1: times 2, 2: times 4, 3: by 2 */
     uint8_t queue;   /* which counter of the GPU a memory instruction occupies */
-    uint8_t unused;
+    uint8_t scope;   /* what it means for other waves, see shadow.h */
+    uint8_t vector;  /* s_setvskip skips it */
     uint8_t wait[QUEUES]; /* most that may be left in each queue; 255: any number */
     Written written[MOST_WRITTEN]; /* those with a count come first */
 } Instruction;
@@ -76,7 +77,7 @@ enum { NEXT, JUMPED, YIELDED, STOPPED };
 enum {
     NO_FAULT, MEMORY_FAULT, LDS_FAULT, ALIGNMENT_FAULT, UNKNOWN_FAULT, LOOP_FAULT, BARRIER_FAULT, JUMP_FAULT,
     ROUNDING_FAULT, DESCRIPTOR_FAULT, SCRATCH_FAULT, TRAP_FAULT, NO_ROOM_FAULT, ATOMIC_FAULT,
-    INACTIVE_FAULT, HALVES_FAULT,
+    INACTIVE_FAULT, HALVES_FAULT, SPIN_FAULT, INDEX_FAULT,
 };
 
 typedef struct {
@@ -100,6 +101,7 @@ typedef struct Pending {
     void (*commit)(struct Wave *, struct Pending *);   /* makes it visible; NULL: there is nothing to see */
     void (*in_lds)(struct Wave *, struct Pending *);   /* what it does to the LDS; NULL: nothing that the wave sees early */
     bool in_order;
+    bool writes_lds;
     uint8_t places;       /* in the LDS, per lane */
     uint8_t size;         /* bytes at each of them */
     uint32_t count;       /* registers */
@@ -122,12 +124,21 @@ typedef struct Wave {
     uint32_t scc;
     uint32_t pc; /* index of the next instruction */
     uint32_t float_mode;
+    bool skips;      /* vector instructions */
     uint32_t state;
     uint32_t number; /* in its block */
     uint32_t phase;  /* of the barrier, when this wave signalled */
     uint32_t grid_phase; /* of the grid's barrier, when this wave arrived */
     bool at_grid;        /* whether it waits there */
     uint64_t all;    /* a bit for each lane that the wave has */
+    uint64_t began;  /* the lanes that it began with */
+    uint32_t signals, passed;   /* barriers that it signalled, and that it waited for */
+    uint32_t waits, releases;   /* see shadow.h */
+    uint64_t stores, stores_waited;
+    bool written_back;
+    uint64_t spin_state;        /* digest of its registers at the end of its last turn */
+    uint32_t spin_pc;
+    bool spins;
     uint64_t executed;
     uint8_t *scratch; /* private memory of its lanes, one after another */
     uint64_t scratch_address;
@@ -143,9 +154,19 @@ struct Block {
     uint32_t arrived;
     uint32_t phase;
     bool gives_way; /* to other blocks, before its turn is over */
+    struct Cell *cells;  /* of the LDS, see shadow.h; NULL: not checked */
+    uint8_t *defined;
+    uint32_t *known;     /* [waves][waves]: waits of another wave up to which a wave knows its accesses */
     Wave *waves;
     Block *next;
 };
+
+/* Of one instruction, in a launch with a profile. */
+typedef struct {
+    uint64_t lanes;          /* active lanes, summed over its executions */
+    uint64_t bytes[4];       /* see counters.h */
+    uint64_t atomics, cache_lines, conflict_cycles;
+} InstructionCounts;
 
 /* One launch, as run_blocks.py describes it. */
 struct Launch {
@@ -188,10 +209,19 @@ struct Launch {
     uint64_t limit;          /* wave instructions */
     uint8_t capacity[QUEUES]; /* most that a counter can count */
     uint64_t *executed;      /* waves that ran each instruction */
+    InstructionCounts *profile; /* of each instruction, or NULL; with it, the launch has one thread */
     uint64_t bytes[4];       /* see counters.h */
     uint64_t atomics;        /* active lanes of atomic instructions */
     uint64_t cache_lines;
     uint64_t conflict_cycles;
+    uint32_t checks;         /* see shadow.h */
+    uint32_t needs_writeback; /* a release at device scope writes a cache back */
+    uint32_t scoped_stores;  /* stores tell their scope */
+    uint32_t finding_room, finding_count;
+    uint32_t findings_lost;
+    const struct Shadow *shadows; /* of the allocations */
+    struct Finding *findings;
+    struct Checker *checker;
     Fault fault;
 };
 
@@ -205,6 +235,8 @@ struct Worker {
     uint64_t cache_lines;
     uint64_t conflict_cycles;
     uint64_t recent_start, recent_end; /* the allocation of the last access */
+    uint64_t recent;                   /* its index */
+    uint64_t changes;                  /* of memory and LDS, and arrivals at barriers */
     Pending *spare;
     Fault fault;
 };

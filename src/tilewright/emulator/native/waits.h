@@ -1,5 +1,6 @@
 /* Strict mode: effects of memory instructions wait in queues until an instruction asks for them. */
 #pragma once
+#include "barrier_checks.h"
 #include "wave.h"
 
 static Pending *new_pending(Wave *w, const Instruction *i) {
@@ -14,6 +15,7 @@ static Pending *new_pending(Wave *w, const Instruction *i) {
     p->commit = NULL;
     p->in_order = true;
     p->in_lds = NULL;
+    p->writes_lds = false;
     p->count = 0;
     return p;
 }
@@ -69,6 +71,8 @@ static void drain(Wave *w, Queue *q, uint32_t count) {
 }
 
 static int run_wait(Wave *w, const Instruction *i) {
+    if (checks_of(w))
+        check_order(w, i);
     for (int k = 0; k < QUEUES; k++)
         if (w->queue[k].length > i->wait[k])
             drain(w, &w->queue[k], i->wait[k]);

@@ -34,7 +34,8 @@ def expand_dtype(dtype: object) -> dict[str, str]:
 def declare_types() -> Any:
     """The shorthand `dtype` of a problem."""
     doc = "all types at once, with the usual output type"
-    usual = {dtype: expand_dtype(dtype) for dtype in DTYPES if (dtype, dtype) in ACCUMULATORS}
+    names = [a if a == b else f"{a}*{b}" for a, b in ACCUMULATORS]
+    usual = {name: expand_dtype(name) for name in names}
     rows = {dtype: {name: row[name] for name in PROBLEM_TYPES} for dtype, row in usual.items()}
     return problem_shorthand("fp16, or fp8*bf8 for A and B of two types", doc, default=None, expands=rows)
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops.cost_model.arithmetic import Number, ceil_div, log2, maximum
+from tilewright.ops.cost_model.arithmetic import Number, ceil_div, log2, make_floats, maximum
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
 from tilewright.ops.cost_model.estimate_features import compute_estimate_features, compute_hardware_features
+from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.cost_model.tiled import LoopCost, TileCounts, estimate_tiles
 
 
@@ -41,13 +42,18 @@ class StreamingGroup:
 
 
 def make_streaming_cost(
-    sizes: Callable[[Any], StreamedSizes], group: Callable[[Any, Arch], StreamingGroup]
+    sizes: Callable[[Any], StreamedSizes],
+    group: Callable[[Any, Arch], StreamingGroup],
+    in_c: CModelInputs | None = None,
 ) -> CostModel:
-    """The cost model of an op with memory-bound kernels, from the sizes of a problem and the work-group of a config."""
+    """The cost model of an op with memory-bound kernels, from the sizes of a problem and the work-group of a config.
+
+    With `in_c`, `sizes` is translated to C, so it uses only `arithmetic` on numbers of the problem.
+    """
 
     def compute_problem_inputs(problem: Any) -> Mapping[str, float]:
         found = sizes(problem)
-        return {name: float(getattr(found, name)) for name in StreamedSizes.__slots__}
+        return make_floats({name: getattr(found, name) for name in StreamedSizes.__slots__})
 
     def compute_kernel_inputs(config: Any, arch: Arch, use: ResourceUse | None) -> Mapping[str, float]:
         found = group(config, arch)
@@ -60,6 +66,7 @@ def make_streaming_cost(
         kernel_numbers=compute_kernel_inputs,
         estimate=estimate_streaming,
         features=_compute_features,
+        in_c=in_c,
     )
 
 

@@ -26,6 +26,16 @@ _FLAG = FlagType()
 _NUMBER = NumberType()
 
 
+def _find_corner(problem: Problem) -> str:
+    """The mask that `causal` stands for. Libraries use it for both corners, which agree for equal lengths only."""
+    if problem.mode == "batch" and problem.seqlen_k in (0, problem.seqlen_q):
+        return "top_left"
+    raise InvalidValueError(
+        "mask='causal' has two meanings unless all sequences have as many keys as queries: pass 'top_left' "
+        "(as torch's is_causal=True) or 'bottom_right' (as FlashAttention's causal=True)"
+    )
+
+
 class Problem(ProblemBase):
     """Queries (batch, seqlen_q, heads, hdim_q), keys and values (batch, seqlen_k, kv_heads, …).
 
@@ -58,7 +68,10 @@ class Problem(ProblemBase):
     )
     v_layout: str = problem_field(ChoiceType(V_LAYOUTS), "memory order of the values", default="row")
     mask: str = problem_field(
-        ChoiceType(MASKS), "causal mask: the corner of the scores where the diagonal starts", default="none"
+        ChoiceType(MASKS),
+        "causal mask: the corner of the scores where the diagonal starts",
+        default="none",
+        resolves={CAUSAL: _find_corner},
     )
     window_left: int = problem_field(_WINDOW, "visible keys before the diagonal; -1: all", default=_NO_LIMIT)
     window_right: int = problem_field(_WINDOW, "visible keys after the diagonal; -1: all", default=0)
@@ -91,20 +104,6 @@ class Problem(ProblemBase):
     deterministic: bool = problem_field(_FLAG, "sums the gradient of the queries in a fixed order", default=False)
     dq_parts: int = problem_field(_SIZE, "stages of backward: separate partial sums of dq", default=1)
     min_seqlen_q: int = problem_field(_COUNT, "sequences with fewer queries are skipped", default=0)
-
-    def __post_init__(self) -> None:
-        if self.mask == CAUSAL:
-            self.__dict__["mask"] = self._find_corner()
-        super().__post_init__()
-
-    def _find_corner(self) -> str:
-        """The mask that `causal` stands for. Libraries use it for both corners, which agree for equal lengths only."""
-        if self.mode == "batch" and self.seqlen_k in (0, self.seqlen_q):
-            return "top_left"
-        raise InvalidValueError(
-            "mask='causal' has two meanings unless all sequences have as many keys as queries: pass 'top_left' "
-            "(as torch's is_causal=True) or 'bottom_right' (as FlashAttention's causal=True)"
-        )
 
     def check_values(self) -> None:
         if self.heads % self.kv_heads:

@@ -126,9 +126,14 @@ OP = Op(
     importers={},
     problem_readers={"miopen_driver": read_miopen_driver},
     measurement_readers={
+        "conv_benchmark": MeasurementReader(
+            "ck_tile_conv_benchmark",
+            import_on_call("tilewright.ops.grouped_conv.benchmark_times", "read_times"),
+            ("arch",),
+        ),
         "conv_gfx950": MeasurementReader(
             "ck_tile_conv_gfx950", import_on_call("tilewright.ops.grouped_conv.gfx950_times", "read_times")
-        )
+        ),
     },
     filters={"datatype": "dtype", "layout": "layout", "variants": "direction", "ndim_spatial": "ndim"},
     execution=Execution(

@@ -56,7 +56,9 @@ PIPELINES = ("compv5", "compv3", "compv4")
 
 
 @functools.cache
-def make_labelled_kernel(m: int, n: int, k: int, pipeline: str) -> Kernel:
+def make_labelled_kernel(
+    m: int, n: int, k: int, pipeline: str, *, direction: str = "forward", dtype: str = "bf16", arch: str = ARCH
+) -> Kernel:
     """The kernel that ran under a label."""
     block = (min(m, 64), 64, 128) if pipeline == "compv4" else (m, n, k)
     if pipeline not in PIPELINES or block not in TILES:
@@ -66,9 +68,9 @@ def make_labelled_kernel(m: int, n: int, k: int, pipeline: str) -> Kernel:
         )
     waves_m, waves_n, mma, mma_k = TILES[block]
     config = grouped_conv.config(
-        direction="forward",
+        direction=direction,
         layout="nhwgc",
-        dtype="bf16",
+        dtype=dtype,
         block=block,
         waves=(waves_m, waves_n, 1),
         mma=(mma, mma, 16 if pipeline == "compv4" else mma_k),
@@ -77,14 +79,14 @@ def make_labelled_kernel(m: int, n: int, k: int, pipeline: str) -> Kernel:
         epilogue="cshuffle",
         vector=(4, 8, 8),
     )
-    return kernel_of(config, ARCH)
+    return kernel_of(config, arch)
 
 
-def read_row_problem(row: Mapping[str, str]) -> Problem:
+def read_row_problem(row: Mapping[str, str], *, direction: str = "forward", dtype: str = "bf16") -> Problem:
     """The problem that the runner computed for a row."""
     number = {name: parse_digits(name, row[name]) for name in SIZES}
     return Problem(
-        direction="forward",
+        direction=direction,
         n=number["N"],
         g=number["G"],
         c=-(-number["C"] // PADDED_TO) * PADDED_TO,
@@ -93,7 +95,7 @@ def read_row_problem(row: Mapping[str, str]) -> Problem:
         filter_size=(number["Y"], number["X"]),
         stride=(number["stride_h"], number["stride_w"]),
         pad=(number["pad_h"], number["pad_w"]),
-        dtype="bf16",
+        dtype=dtype,
     )
 
 

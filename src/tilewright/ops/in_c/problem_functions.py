@@ -37,6 +37,7 @@ def write_completion(struct: ProblemStruct) -> list[str]:
     """Check all fields of `*p`, replace defaults by the values that they stand for, and check fields together."""
     lines: list[str] = []
     for member in struct.members.values():
+        lines += _write_resolutions(struct, member)
         lines += _write_checks(member)
         derived = member.field.stands_for
         if derived is not None and derived.compute is not None:
@@ -46,6 +47,19 @@ def write_completion(struct: ProblemStruct) -> list[str]:
     lines += _write_repetitions(struct)
     tree = explore(lambda trace: _check_values(struct, trace))
     return close_constants([*lines, *write_tree(tree, lambda leaf: _write_outcome(struct, leaf))])
+
+
+def _write_resolutions(struct: ProblemStruct, member: ProblemMember) -> Iterator[str]:
+    """Replace a name that stands for another one, which the fields before decide."""
+
+    def write_leaf(leaf: Leaf) -> list[str]:
+        if isinstance(leaf.result, RaisedError):
+            return _write_outcome(struct, leaf)
+        return [f"p->{member.name} = {member.names.index(leaf.result) + 1};"]
+
+    for given, find in member.field.resolves.items():
+        yield f"if(p->{member.name} == {member.accepted_names.index(given) + 1})"
+        yield from ("{", *indent(write_tree(_explore_value(struct, find), write_leaf)), "}")
 
 
 def _write_repetitions(struct: ProblemStruct) -> Iterator[str]:

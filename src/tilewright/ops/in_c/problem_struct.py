@@ -47,6 +47,11 @@ class ProblemMember:
         return self.field.kind.values if isinstance(self.field.kind, ChoiceType) else ()
 
     @property
+    def accepted_names(self) -> tuple[str, ...]:
+        """The names that a problem may have before it is completed: also those that stand for others."""
+        return (*self.names, *self.field.resolves)
+
+    @property
     def is_flag(self) -> bool:
         return isinstance(self.field.kind, FlagType)
 
@@ -115,7 +120,8 @@ class ProblemStruct:
     def digest(self) -> str:
         """Of the declaration: programs and libraries with equal digests have the same struct."""
         rows = [
-            f"{each.name} {each.c_type} {each.names} {each.default} {each.bounds}" for each in self.members.values()
+            f"{each.name} {each.c_type} {each.accepted_names} {each.default} {each.bounds}"
+            for each in self.members.values()
         ]
         return digest_text("\n".join(rows))[:16]
 

@@ -71,6 +71,7 @@ check_forward_tile = _apply(
     "splitkv, pagedkv and batch_prefill support only the tiles of the forward pipelines qr and qr_async.",
     [
         forward_tiles.check_head_size,
+        forward_tiles.check_head_of_80,
         forward_tiles.check_head_steps,
         forward_tiles.check_key_steps,
         forward_tiles.check_step_count,

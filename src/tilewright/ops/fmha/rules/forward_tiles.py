@@ -1,4 +1,4 @@
-"""The tiles of forward kernels: P411 to P424. File names are below ck_tile/ops/fmha/pipeline/."""
+"""The tiles of forward kernels: P411 to P424, P483. File names are below ck_tile/ops/fmha/pipeline/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.ops.fmha.resources.forward import get_sizes
 from tilewright.ops.fmha.rules.examples import ASYNC, MMA_16
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
-from tilewright.ops.rule_forms import divides, examples
+from tilewright.ops.rule_forms import divides, examples, until
 
 _FORWARD = TileRules({"family": "forward"})
 _ASYNC = TileRules({"family": "forward", "pipeline": "qr_async"}, ASYNC)
@@ -21,23 +21,37 @@ _CLASSIC = TileRules({"family": "forward", "pipeline": ("qr", "qr_async", "qr_wh
 # Of these, the pipelines without asynchronous copies.
 _PLAIN = TileRules({"family": "forward", "pipeline": ("qr", "qr_whole_k", "qs")})
 # tile_fmha_shape.hpp, ceil_to_qualified_tile_length: the sizes that are not powers of two.
-_ODD_HEADS = (48, 96, 160, 192)
+_NEWER_HEAD = 80
+_ODD_HEADS = (48, _NEWER_HEAD, 96, 160, 192)
 _LARGEST_HEAD = 256
 # k of the instruction of a matrix tile, by bits of an element and rows m: gemm/warp/warp_gemm.hpp.
 _HARDWARE_K = {(16, 32): 8, (16, 16): 16, (8, 32): 16, (8, 16): 32, (32, 16): 4}
 
 
-@examples(good={"block": (128, 128, 32, 128, 32, 96)}, bad={"block": (128, 128, 16, 128, 32, 80)})
+@examples(good={"block": (128, 128, 32, 128, 32, 96)}, bad={"block": (128, 128, 16, 128, 32, 112)})
 @_FORWARD.tile_rule("P411", "head-size-unknown", "compiler")
 def check_head_size(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
-    """The tile's hdim_q must be a power of two up to 256, or 48, 96, 160 or 192.
+    """The tile's hdim_q must be a power of two up to 256, or 48, 80, 96, 160 or 192.
 
     Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp supports no others, and pipelines assert the limit of 256.
     Fix: use the next larger size, with pad_hdim_q."""
     hdim = tile.hdim_q
     if hdim in _ODD_HEADS or (hdim & (hdim - 1) == 0 and hdim <= _LARGEST_HEAD):
         return None
-    return Rejection(f"hdim_q = {hdim} is not a power of two up to {_LARGEST_HEAD}, or 48, 96, 160 or 192", "block")
+    return Rejection(f"hdim_q = {hdim} is not a power of two up to {_LARGEST_HEAD}, or 48, 80, 96, 160 or 192", "block")
+
+
+@until("2026-06")
+@examples(good={"block": (128, 128, 32, 128, 32, 96)}, bad={"block": (128, 128, 16, 128, 32, 80)})
+@_FORWARD.tile_rule("P483", "head-of-80", "compiler")
+def check_head_of_80(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
+    """Tiles with hdim_q = 80 are supported since CK 2026-06 only.
+
+    Why: ceil_to_qualified_tile_length in tile_fmha_shape.hpp has no such size before.
+    Fix: use 96, with pad_hdim_q."""
+    if tile.hdim_q != _NEWER_HEAD:
+        return None
+    return Rejection(f"hdim_q = {tile.hdim_q} is supported since CK 2026-06 only", "block", tile.replace(hdim_q=96))
 
 
 check_head_steps = divides(

@@ -1,11 +1,11 @@
-"""Limits that attention has with the CK Tile of 2026 only: P490 to P495. File names are below ck_tile/ops/fmha/."""
+"""Limits that attention has with the CK Tile of 2026 only: P490 to P496. File names are below ck_tile/ops/fmha/."""
 
 from __future__ import annotations
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.element_types import DTYPES
-from tilewright.ops.fmha.rules.examples import PREFILL, V3
+from tilewright.ops.fmha.rules.examples import ASYNC, PREFILL, V3
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
 from tilewright.ops.rule import Rejection
 from tilewright.ops.rule_forms import equal, examples, since
@@ -14,7 +14,9 @@ _SINCE = "2026-06"
 _FORWARD = TileRules({"family": "forward"})
 _V3 = TileRules({"family": "forward", "pipeline": "v3"}, V3, "gfx950")
 _EIGHT_BIT = TileRules({"family": "forward", "pipeline": ("qr", "qr_async")})
+_OVER_KEYS = TileRules({"family": ("forward", "splitkv", "pagedkv", "batch_prefill")})
 _V3_HEAD = 128
+_NEWER_HEAD = 80
 _PREFILL_GROUP = {**PREFILL, "mode": "group"}
 
 
@@ -39,6 +41,21 @@ def check_whole_k(config: Config, arch: Arch) -> Rejection | None:
     (pipeline/block_fmha_pipeline_qr_ks_vs_whole_k_prefetch.hpp).
     Fix: use the pipeline qr."""
     return Rejection("qr_whole_k is not supported with CK 2026-06", "pipeline", "qr")
+
+
+@since(_SINCE)
+@examples(good={"pipeline": "qr"}, bad={**ASYNC, "block": (128, 128, 16, 128, 32, _NEWER_HEAD)})
+@_OVER_KEYS.tile_rule("P496", "head-of-80-untested", "tilewright", ("family", "pipeline"))
+def check_head_of_80(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
+    """With CK 2026-06, tiles with hdim_q = 80 are supported by forward kernels with the pipeline qr only.
+
+    Why: ceil_to_qualified_tile_length in pipeline/tile_fmha_shape.hpp loads such heads as 96. Other pipelines, and
+    kernels over caches, were not tested with it.
+    Fix: use the pipeline qr, or 96 with pad_hdim_q."""
+    if tile.hdim_q != _NEWER_HEAD or (config.family == "forward" and config.pipeline == "qr"):
+        return None
+    message = f"hdim_q = {tile.hdim_q} is supported by forward kernels with qr only, not by {config.family} with"
+    return Rejection(f"{message} {config.pipeline}", "block", tile.replace(hdim_q=96))
 
 
 check_static_quant = equal(

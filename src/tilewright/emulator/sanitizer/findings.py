@@ -1,0 +1,123 @@
+"""Findings: what a check found, where, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tilewright.emulator.faults import Fault, FaultLocation
+from tilewright.emulator.source_lines import SourceLine
+
+# Names of findings and what they mean. Faults have the names of their classes.
+KINDS = {
+    "uninitialized-read": "A kernel reads memory or LDS that nobody wrote.",
+    "race": "Two waves access the same bytes, at least one writes, and nothing orders them.",
+    "divergent-barrier": "Not all waves or lanes of a work-group reach a barrier.",
+    "spin": "All waves wait for a change that no wave makes.",
+    "leak": "Memory is not freed when the program ends.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FindingPlace:
+    """An instruction that takes part. `calls` are the source lines of the calls through which it was inlined."""
+
+    action: str = ""  # such as "writes"
+    instruction: str | None = None
+    address: int | None = None
+    source: SourceLine | None = None
+    calls: tuple[SourceLine, ...] = ()
+    block: int | None = None
+    wave: int | None = None
+    lane: int | None = None
+
+    def describe_indices(self) -> str:
+        """Work-group, wave and lane, as far as they are known."""
+        known = (("work-group", self.block), ("wave", self.wave), ("lane", self.lane))
+        return ", ".join(f"{name} {value}" for name, value in known if value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding. The first place is the instruction at which it was found; `count` is how often it was."""
+
+    name: str
+    message: str
+    gpu: str = ""
+    kernel: str = ""
+    places: tuple[FindingPlace, ...] = ()
+    advice: str = ""
+    count: int = 1
+    has_lines: bool = field(default=True, compare=False)  # whether the code object has a line table
+
+    @property
+    def source(self) -> SourceLine | None:
+        """The source line of the first place."""
+        return self.places[0].source if self.places else None
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.message}"]
+        for place in self.places:
+            where = f"{place.source}: " if place.source is not None else ""
+            at = f" (at {place.address:#x})" if place.address is not None else ""
+            told = ", ".join(filter(None, (place.describe_indices(), place.action)))
+            lines.append(f"  {where}{told}")
+            lines += [f"    inlined at {call}" for call in place.calls]
+            if place.instruction is not None:
+                lines.append(f"    {place.instruction}{at}")
+        if self.kernel:
+            times = "" if self.count == 1 else f", found {self.count} times"
+            lines.append(f"  kernel: {self.kernel}{times}")
+        if self.advice:
+            lines.append(f"  {self.advice}")
+        if not self.has_lines:
+            lines.append("  no source lines: the kernel was compiled without -gline-tables-only or -g")
+        return "\n".join(lines)
+
+
+class CheckFault(Fault):
+    """The checks of a launch found something; the launch ran to its end. `findings` has everything."""
+
+    name = "check"
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        first = self.findings[0]
+        others = len(self.findings) - 1
+        more = f"\n  and {others} more, see the attribute `findings`" if others else ""
+        super().__init__(f"{first}{more}", FaultLocation())
+
+    def add_location(self, **_: object) -> Fault:
+        """Return itself: each finding has its own location."""
+        return self
+
+
+def make_fault_finding(fault: Fault, gpu: str) -> Finding:
+    """Return a fault as a finding."""
+    place = fault.place
+    where = FindingPlace(
+        instruction=place.instruction, address=place.address, source=place.source, block=place.block, wave=place.wave,
+        lane=place.lane,
+    )  # fmt: skip
+    return Finding(fault.name, fault.what, gpu, place.kernel or "", (where,))
+
+
+def finding_to_json(finding: Finding) -> dict[str, Any]:
+    """Plain values for JSON."""
+    return asdict(finding)
+
+
+def finding_from_json(document: Mapping[str, Any]) -> Finding:
+    """Return the finding of a JSON document."""
+    places = tuple(
+        FindingPlace(
+            **{
+                **place,
+                "source": None if place["source"] is None else SourceLine(**place["source"]),
+                "calls": tuple(SourceLine(**call) for call in place["calls"]),
+            }
+        )
+        for place in document["places"]
+    )
+    return Finding(**{**document, "places": places})

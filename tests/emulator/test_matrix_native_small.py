@@ -1,0 +1,81 @@
+"""Matrix instructions with small floats, scales and xf32 on the native engine: the same bits as NumPy's.
+
+All sums are exact in f64, so that their order makes no difference.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from both_engines import float_words, run_both
+
+from tilewright.building.disassembled import DisassembledLine
+from tilewright.emulator.disassembly import parse_line
+
+pytestmark = pytest.mark.compile
+
+BITS = {0: 8, 2: 6, 3: 6, 4: 4}  # by the number of the format in cbsz and blgp
+FIRST_A, FIRST_B, A_SCALES, B_SCALES, RESULT = 10, 20, 30, 31, 40
+
+
+def random_elements(bits: int, seed: int) -> dict[int, np.ndarray]:
+    """32 elements a lane. Those of 8 bits are fp8 from 1 to 1.875 and their negatives."""
+    numbers = np.random.default_rng(seed)
+    if bits != 8:
+        return dict(enumerate(numbers.integers(0, 2**32, (bits, 64), np.uint32)))
+    codes = numbers.integers(0x38, 0x40, (8, 64, 4), np.uint8) | numbers.integers(0, 2, (8, 64, 4), np.uint8) << 7
+    return dict(enumerate(np.ascontiguousarray(codes).view(np.uint32)[..., 0]))
+
+
+@pytest.mark.parametrize(("size", "count"), [("16x16x128", 4), ("32x32x64", 16)])
+@pytest.mark.parametrize(("a", "b"), [(0, 0), (4, 4), (2, 3), (0, 4)])
+def test_scaled_products_are_those_of_numpy(size: str, count: int, a: int, b: int) -> None:
+    given = {FIRST_A + k: values for k, values in random_elements(BITS[a], 1).items()}
+    given |= {FIRST_B + k: values for k, values in random_elements(BITS[b], 2).items()}
+    numbers = np.random.default_rng(3)
+    for register in (A_SCALES, B_SCALES):
+        given[register] = np.ascontiguousarray(numbers.integers(125, 130, (64, 4), np.uint8)).view(np.uint32)[:, 0]
+    left, right = (f"v[{first}:{first + BITS[kind] - 1}]" for first, kind in ((FIRST_A, a), (FIRST_B, b)))
+    to = f"v[{RESULT}:{RESULT + count - 1}]"
+    formats = "".join(f" {name}:{kind}" for name, kind in (("cbsz", a), ("blgp", b)) if kind)
+    text = f"v_mfma_scale_f32_{size}_f8f6f4 {to}, {left}, {right}, 1.0, v{A_SCALES}, v{B_SCALES}"
+    plain = text.replace("scale_", "").replace(f", v{A_SCALES}, v{B_SCALES}", "") + formats
+    made = run_both(
+        "gfx950", [f"{text} op_sel:[1,0,0] op_sel_hi:[1,0,0]{formats}", "s_nop 15", "s_nop 15"], given,
+        list(range(RESULT, RESULT + count)),
+    )  # fmt: skip
+    assert np.isfinite(np.array(made).view(np.float32)).all()
+    without = run_both("gfx950", [plain, "s_nop 15"], given, list(range(RESULT, RESULT + count)))
+    assert not np.array_equal(made, without)
+
+
+def test_scales_multiply_rows_and_columns() -> None:
+    """All elements 1, and one scale for each row and column: 128 · 2^(row + column)."""
+    given = {FIRST_A + k: np.full(64, 0x38383838) for k in range(8)}
+    given |= {FIRST_B + k: np.full(64, 0x38383838) for k in range(8)}
+    given |= {A_SCALES: 127 + np.arange(64) % 16, B_SCALES: 127 - np.arange(64) % 16}
+    text = f"v_mfma_scale_f32_16x16x128_f8f6f4 v[40:43], v[10:17], v[20:27], 0, v{A_SCALES}, v{B_SCALES}"
+    made = run_both("gfx950", [f"{text} op_sel_hi:[0,0,0]", "s_nop 15"], given, [40, 41, 42, 43])
+    for element, values in enumerate(made):
+        for lane, value in enumerate(values.view(np.float32)):
+            row, column = 4 * (lane // 16) + element, lane % 16
+            assert float(value) == 128 * 2.0 ** (row - column)
+
+
+@pytest.mark.parametrize(("size", "count"), [("16x16x8", 4), ("32x32x4", 16)])
+def test_xf32_rounds_to_ten_bits(size: str, count: int) -> None:
+    """1 + 2^-11 is a tie that becomes 1; 1 + 3 · 2^-11 becomes 1 + 2^-9."""
+    given = {10: float_words([1 + 2.0**-11]), 11: float_words([1 + 3 * 2.0**-11])}
+    given |= {20: float_words([1.0]), 21: float_words([2.0])}
+    to = f"v[40:{39 + count}]"
+    texts = [f"v_mfma_f32_{size}_xf32 {to}, v[10:11], v[20:21], 0", "s_nop 15"]
+    made = run_both("gfx942", texts, given, list(range(40, 40 + count)))
+    k = 8 if size == "16x16x8" else 4
+    assert (np.array(made).view(np.float32) == np.float32(k / 2 * (1 + 2 * (1 + 2.0**-9)))).all()
+
+
+def test_a_constant_in_place_of_scales_is_read() -> None:
+    text = "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[0:3], 1.0/*Invalid immediate*/, v20"
+    parsed = parse_line(DisassembledLine(0, f"{text} op_sel_hi:[0,0,0]", (0, 0, 0, 0)))
+    assert parsed.operands[4].kind == "const"
+    assert parsed.operands[4].value == 1.0
