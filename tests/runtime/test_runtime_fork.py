@@ -69,6 +69,30 @@ print(codes)
     assert in_own_process(scale.program(FORK + program)) == f"{[0] * 10}\n"
 
 
+def test_a_fork_while_the_shim_is_opened(scale: ScaleLibrary) -> None:
+    program = """
+import signal, sys, time
+from tilewright.emulator.hip_shim import shim
+failed_handlers = []
+sys.unraisablehook = failed_handlers.append
+opening, open_new_shim = threading.Event(), shim._open_new_shim
+def open_slowly():
+    opening.set()
+    time.sleep(0.5)
+    return open_new_shim()
+shim._open_new_shim = open_slowly
+thread = threading.Thread(target=lambda: scale.tripled(device, x))
+thread.start()
+opening.wait()
+def child():
+    signal.alarm(60)  # a child that waits for a lock of the parent's thread ends by this signal
+    assert (scale.tripled(device, x) == 3 * x).all()
+print(forked(child), len(failed_handlers))
+thread.join()
+"""
+    assert in_own_process(scale.program(FORK + program)) == "0 0\n"
+
+
 def test_the_child_may_be_the_first(scale: ScaleLibrary) -> None:
     program = """
 def child():

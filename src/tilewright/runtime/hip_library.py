@@ -10,13 +10,13 @@ import importlib.util
 import os
 import re
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError
 from tilewright.base.events import Notice, emit
+from tilewright.base.fork_lock import ForkLock
 from tilewright.base.knobs import DEFAULT_ROCM
 from tilewright.building.process import read_tool_output
 from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, NO_DEVICE, Hip
@@ -42,7 +42,7 @@ class _Process:
     """The loaded libraries; changed only under the lock."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = ForkLock()
         self.real: Hip | None = None
         self.shim: Hip | None = None
         self.gpu_library: Path | None = None  # replaces the search for a library
@@ -275,19 +275,3 @@ def _is_same_file(one: Path, other: Path) -> bool:
         return one.samefile(other)
     except OSError:  # removed since it was loaded
         return one == other
-
-
-def _lock_before_fork() -> None:
-    """Wait for a thread that opens a library: in the child its imports would never complete."""
-    _process.lock.acquire()
-
-
-def _release_after_fork() -> None:
-    _process.lock.release()
-
-
-def _reset_lock() -> None:
-    _process.lock = threading.RLock()
-
-
-os.register_at_fork(before=_lock_before_fork, after_in_parent=_release_after_fork, after_in_child=_reset_lock)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import DeviceError
+from tilewright.base.fork_lock import ForkLock
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.hip_shim.callbacks import HipCallbacks
 from tilewright.emulator.hip_shim.deferred_errors import keep_uncaught_errors
@@ -51,9 +50,6 @@ class HipShim:
         facts = (DeviceFacts * len(self.gpus))(*(describe_device(gpu.arch, CAPACITY) for gpu in self.gpus))
         self.library.tilewright_open(facts, len(self.gpus), ctypes.byref(self._callbacks))
         atexit.register(self.library.tilewright_close)
-        os.register_at_fork(
-            before=self._lock_gpus, after_in_parent=self._release_gpus, after_in_child=self._reset_locks
-        )
 
     def set_dry_run(self, device: int, on: bool) -> None:
         """Set whether this thread's launches on a device do nothing."""
@@ -84,22 +80,8 @@ class HipShim:
         found: bytes = self.library.tilewright_refused()
         return found.decode().split()
 
-    def _lock_gpus(self) -> None:
-        """Lock all GPUs before a fork: the child gets complete launches, never a part of one."""
-        for gpu in self.gpus:
-            gpu.lock.acquire()
 
-    def _release_gpus(self) -> None:
-        for gpu in self.gpus:
-            gpu.lock.release()
-
-    def _reset_locks(self) -> None:
-        """Replace the locks in the child, which has its own copy of the memory and no thread that could hold a lock."""
-        for gpu in self.gpus:
-            gpu.lock = threading.RLock()
-
-
-_lock = threading.Lock()
+_lock = ForkLock()
 _opened: HipShim | None = None
 
 
@@ -160,6 +142,3 @@ def _load_library(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise DeviceError(f"the HIP shim {path} cannot be loaded: {error}") from error
-
-
-os.register_at_fork(after_in_child=lambda: globals().__setitem__("_lock", threading.Lock()))
