@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import tomllib
 from collections import defaultdict
 from collections.abc import Generator, Mapping
@@ -41,6 +42,7 @@ class Times:
     """What the tests of a run took, by node id."""
 
     by_test: dict[str, Spent] = field(default_factory=dict)
+    started_s: float = field(default_factory=time.monotonic)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         spent = self.by_test.setdefault(report.nodeid, Spent(tests=1))
@@ -128,6 +130,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for name, spent in folders.items():
         budget = f"{budgets[name]:8.0f}" if name in budgets else "    none"
         terminalreporter.write_line(f"{name:16} {spent.tests:6} {spent.wall_s:8.0f} {spent.cpu_s:8.0f} {budget}")
+    phases = os.environ.get("TILEWRIGHT_TEST_PHASES", "")  # set by .ci/run
+    minutes = (time.monotonic() - times.started_s) / 60
+    terminalreporter.write_line(f"minutes: {phases + ', ' if phases else ''}tests {minutes:.0f}")
     terminalreporter.section(f"the {SLOWEST} slowest tests, CPU s")
     for name, spent in sorted(times.by_test.items(), key=lambda item: -item[1].cpu_s)[:SLOWEST]:
         terminalreporter.write_line(f"{spent.cpu_s:7.1f} {spent.wall_s:7.1f} wall  {name}")
