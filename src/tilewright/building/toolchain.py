@@ -16,8 +16,7 @@ from tilewright.building import ck_headers, flags
 from tilewright.building.components import Component
 from tilewright.building.discover import DISTRIBUTION, Discovery, discover
 from tilewright.building.flags import link_flags
-from tilewright.building.from_pypi.layout import HIP
-from tilewright.building.from_pypi.manifest import get_toolchain_folder
+from tilewright.building.from_pypi.manifest import HIP, get_toolchain_folder
 
 __all__ = ["GPU_LESS", "PYPI", "ROCM", "Component", "Survey", "Toolchain", "find_toolchain", "survey_toolchains"]
 

@@ -7,8 +7,14 @@ from pathlib import Path
 from tilewright.base import knobs
 from tilewright.base.errors import FileFormatError
 from tilewright.building.components import Component, check_compiler, check_device_libraries, check_hip_headers
-from tilewright.building.from_pypi.layout import BITCODE, COMPILER, HIP
-from tilewright.building.from_pypi.manifest import INSTALL, get_toolchain_folder, read_toolchain_manifest
+from tilewright.building.from_pypi.manifest import (
+    BITCODE,
+    COMPILER,
+    HIP,
+    INSTALL,
+    get_toolchain_folder,
+    read_toolchain_manifest,
+)
 
 
 def find_pypi_parts(needed: tuple[str, ...]) -> tuple[Component, ...]:

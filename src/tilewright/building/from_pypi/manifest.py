@@ -1,4 +1,4 @@
-"""The manifest of the installed toolchain from PyPI, which exists once the installation is complete."""
+"""The folder of the toolchain from PyPI: its files and its manifest, which exists once the installation is complete."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from tilewright.building.from_pypi.wheels import VERSION
 
 INSTALL = "tilewright toolchain install"
 MANIFEST = "manifest.json"
+COMPILER = "bin/clang++"
+HIP = "hip"  # laid out like a ROCm installation
+BITCODE = f"{HIP}/amdgcn/bitcode"
 
 
 def get_toolchain_folder() -> Path:

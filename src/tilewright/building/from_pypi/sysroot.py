@@ -16,7 +16,7 @@ from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.base import knobs
 from tilewright.base.errors import ToolchainError
-from tilewright.building.from_pypi.layout import BITCODE, COMPILER, HIP
+from tilewright.building.from_pypi.manifest import BITCODE, COMPILER, HIP
 from tilewright.building.from_pypi.wheels import VERSION, ZIG_LIBRARY, Machine
 from tilewright.building.process import read_all_output
 
