@@ -38,6 +38,7 @@ GPU_PARAMETERS = {
     "space": "archs",
     "generate": "gpu_target",
     "build": "gpu_target",
+    "registry show": "gpu_target",
     "wrap": "arch",
     "inspect": "arch",
     "select": "gpu_target",
@@ -47,6 +48,7 @@ GPU_PARAMETERS = {
     "tune": "arch",
     "train": "arch",
     "evaluate": "arch",
+    "compare": "gpu_target",
     "data import": "arch",
     "toolchain show": "arch",
 }
@@ -100,6 +102,7 @@ OUTPUTS = {
     "trace": [],
     "generate": ["--output-dir"],
     "build": ["--pack"],
+    "registry show": [],
     "wrap": ["--output-dir"],
     "portfolio": [],
     "sweep": [],
@@ -211,7 +214,8 @@ def test_sets_are_given_with_either_name(run_json: Callable[..., Any], tmp_path:
         for option in command.params
         if set(option.opts) & {"--set", "--preselected"}
     }
-    assert found == {key: ["--preselected", "--set"] for key in ("space", "generate", "build", "select", "portfolio")}
+    named = ("space", "generate", "build", "registry show", "select", "portfolio", "compare")
+    assert found == {key: ["--preselected", "--set"] for key in named}
     folder, gpu, name = ("--out", str(tmp_path / "kernels")), ("--gpu", "gfx942"), "fp16_rcr_essential"
     generated = [run_json("generate", "gemm", *folder, *gpu, o, name, "--dry-run") for o in ("--set", "--preselected")]
     assert generated[0] == generated[1] and generated[0]["sets"] == [name]

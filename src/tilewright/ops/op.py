@@ -58,6 +58,16 @@ class Profile:
     aliases: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class OtherModelInputs:
+    """The inputs of another tool's trained models, for kernels of this op: `compute(config, problem, gpu)` returns them
+    by name, or raises `InvalidValueError`. `kinds` are parts of the models' names: part → kind of kernel.
+    """
+
+    compute: Callable[..., Mapping[str, float]]
+    kinds: Mapping[str, str]
+
+
 def _no_entries() -> Mapping[str, Any]:
     return {}
 
@@ -85,6 +95,7 @@ class Op:
     `default` if the op has one. `report_fields` are the fields whose values reports compare, by the word for them: word
     → field; without them, reports compare whole kernels. `cost` estimates kernel times; without it kernels are selected
     in the order of registration. `portfolio` has the kernels from which the op's functions for arrays select.
+    `other_models` describes the trained models of another tool, whose ranking can be compared with the estimate's.
     """
 
     name: str
@@ -117,6 +128,7 @@ class Op:
     report_fields: Mapping[str, str] = field(default_factory=dict)
     cost: CostModel | None = None
     portfolio: KernelPortfolio | None = None
+    other_models: OtherModelInputs | None = None
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"

@@ -1,6 +1,6 @@
 """Compare kernels of Tilewright with those of CK's own generators, and write docs/parity.md.
 
-    python -m tests.proof.parity [--ck FOLDER] [--records FILE] [--out docs/parity.md]
+    python -m tests.proof.parity [--ck FOLDER] [--records FILE] [--only TEXT]… [--out docs/parity.md]
 
 FOLDER is a tree of composable_kernel with `example` and `tile_engine`; without it, the tree is taken from the package
 that CK Tile's headers come from. It must be the tree whose headers the toolchain uses. A kernel takes 5 to 30
@@ -90,6 +90,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ck", type=Path, help="a tree of composable_kernel with example and tile_engine")
     parser.add_argument("--records", type=Path, help="a file for results, to continue after an interruption")
+    parser.add_argument("--only", action="append", metavar="TEXT", help="compare only kernels with TEXT in their names")
     parser.add_argument("--recorded", action="store_true", help="compile nothing: show the results in the records")
     parser.add_argument("--out", type=Path, help="the document to write")
     options = parser.parse_args()
@@ -98,7 +99,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as private:
         work = Path(private)
         listed = list(list_units(find_tree(options.ck, work), work))
-        chosen = [unit for unit in listed if not options.recorded or unit.key in known]
+        wanted = () if options.recorded else options.only or ("",)
+        chosen = [unit for unit in listed if unit.key in known or any(text in unit.kernel.slug for text in wanted)]
         for units in group_units(chosen):
             made = make_rows(units, toolchain, options.records, known, work)
             print("\n".join(f"{row.unit.kernel.slug}: {row.verdict}" for row in made), flush=True)

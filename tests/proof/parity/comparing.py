@@ -75,7 +75,7 @@ def find_device_kernels(
     kernels: Sequence[Kernel], arch: Arch, toolchain: Toolchain, store: Store, work: Path
 ) -> list[list[DeviceKernel]]:
     """The device kernels of each of our kernels: from a store, else all others are compiled together if each of them
-    has one device kernel, which are then in their order."""
+    has one device kernel, which are then in their order. A single kernel may have several."""
     jobs = [make_compile_job(kernel, toolchain) for kernel in kernels]
     built = {job.key: entry for job in jobs if isinstance(entry := store.get(job.key), Artifact)}
     found = {key: read_device_kernels(entry.verify_file(CODE_OBJECT), arch, toolchain) for key, entry in built.items()}
@@ -85,9 +85,10 @@ def find_device_kernels(
         text = "\n".join(job.source.text for job in rest)
         outcome = compile_device(text, arch, toolchain, work / "ours.co", files=files)
         made = read_device_kernels(_require(outcome, rest[0].kernel.slug), arch, toolchain)
-        if len(made) != len(rest):
+        if len(rest) > 1 and len(made) != len(rest):
             raise ToolchainError(f"{len(rest)} kernels have {len(made)} device kernels: build them first, one by one")
-        found |= {job.key: [device] for job, device in zip(rest, made, strict=True)}
+        parts = [made] if len(rest) == 1 else [[device] for device in made]
+        found |= {job.key: part for job, part in zip(rest, parts, strict=True)}
     return [found[job.key] for job in jobs]
 
 

@@ -19,6 +19,7 @@ from tilewright.ops.execution import Execution, import_on_call
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_conv import source
 from tilewright.ops.grouped_conv.call import CALL
+from tilewright.ops.grouped_conv.ck_model_features import DIRECTION_NAMES, compute_features
 from tilewright.ops.grouped_conv.ck_probes import CK_PROBES
 from tilewright.ops.grouped_conv.config import DIRECTIONS, INPUTS, NDIMS, PIPELINES, Config
 from tilewright.ops.grouped_conv.estimate import COST
@@ -32,7 +33,7 @@ from tilewright.ops.grouped_conv.rules import RULES
 from tilewright.ops.grouped_conv.tensors import apply_strides, list_tensors
 from tilewright.ops.grouped_conv.trials import list_trials
 from tilewright.ops.measurement_files import MeasurementReader
-from tilewright.ops.op import Op, Shorthand
+from tilewright.ops.op import Op, OtherModelInputs, Shorthand
 from tilewright.ops.portfolio import Fields, KernelPortfolio
 from tilewright.ops.space import Space
 
@@ -152,6 +153,7 @@ OP = Op(
     report_fields={"tile": "block"},
     cost=COST,
     portfolio=KernelPortfolio(_HERE / "portfolio", _list_portfolio_fields, matched=("direction", "dtype_a", "split_k")),
+    other_models=OtherModelInputs(compute_features, DIRECTION_NAMES),
 )
 
 

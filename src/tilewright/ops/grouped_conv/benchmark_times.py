@@ -15,15 +15,15 @@ from tilewright.base.document_values import parse_digits, parse_number
 from tilewright.base.documents import FileProblems
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.grouped_conv import Problem
+from tilewright.ops.grouped_conv.ck_model_features import DIRECTION_NAMES
 from tilewright.ops.grouped_conv.gfx950_times import PLAUSIBLE, SIZES, make_labelled_kernel, read_row_problem
 from tilewright.ops.measurement_files import ImportedTime, Readings, read_sheet, require_columns
 
-DIRECTIONS = {"forward": "forward", "bwd_data": "backward_data", "bwd_weight": "backward_weight"}
 COLUMNS = ("kernel", "problem_idx", *SIZES, "latency_ms", "non_zero")
 # Nothing in the file tells the version that was measured.
 VERSIONS = "AMD's grouped_conv_full_benchmark.py"
 _TILE = "x".join(["([0-9]{1,4})"] * 3)
-_NAME = re.compile(rf"grouped_conv_({'|'.join(DIRECTIONS)})_([a-z0-9]{{1,8}})_2d_{_TILE}_([a-z0-9]{{1,12}})")
+_NAME = re.compile(rf"grouped_conv_({'|'.join(DIRECTION_NAMES)})_([a-z0-9]{{1,8}})_2d_{_TILE}_([a-z0-9]{{1,12}})")
 
 
 def read_times(path: Path, *, arch: str | None = None) -> Readings:
@@ -58,10 +58,10 @@ def parse_kernel_name(name: str) -> tuple[str, str, tuple[int, int, int], str]:
     if match is None:
         raise InvalidValueError(
             f"the kernel {name!r} is not named grouped_conv_DIRECTION_TYPE_2d_MxNxK_PIPELINE, with one of the "
-            f"directions {', '.join(DIRECTIONS)}"
+            f"directions {', '.join(DIRECTION_NAMES)}"
         )
     direction, dtype, m, n, k, pipeline = match.groups()
-    return DIRECTIONS[direction], dtype, (int(m), int(n), int(k)), pipeline
+    return DIRECTION_NAMES[direction], dtype, (int(m), int(n), int(k)), pipeline
 
 
 def _count_share(row: Mapping[str, str], problem: Problem) -> float:
