@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError
-from tilewright.emulator.faults import FaultLocation, MemoryFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import MemoryFault
 from tilewright.emulator.lds import MemoryViews
 
 CAPACITY = 8 << 30
@@ -282,7 +283,7 @@ class Memory:
         if bad.any():
             where = np.unravel_index(int(bad.argmax()), bad.shape)
             culprit = self.base + int(index[where])
-            place = FaultLocation(wave=int(where[0]), lane=int(where[1]) if len(where) > 1 else None)
+            place = CodePlace(wave=int(where[0]), lane=int(where[1]) if len(where) > 1 else None)
             what = f"{size} bytes at {culprit % 2**64:#x}: {self.describe_address(culprit, size)}"
             raise MemoryFault(what, place)
 

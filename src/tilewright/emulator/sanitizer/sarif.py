@@ -8,7 +8,9 @@ from typing import Any
 
 from tilewright import __version__
 from tilewright.emulator import faults
-from tilewright.emulator.sanitizer.findings import KINDS, Finding, FindingPlace
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.demangled_names import demangle
+from tilewright.emulator.sanitizer.findings import KINDS, Finding
 from tilewright.emulator.source_lines import SourceLine
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
@@ -35,12 +37,17 @@ def list_rules(findings: Sequence[Finding]) -> dict[str, str]:
 
 
 def _make_result(finding: Finding) -> dict[str, Any]:
-    first, *others = finding.places or (FindingPlace(),)
+    first, *others = finding.places or (CodePlace(),)
     result: dict[str, Any] = {
         "ruleId": finding.name,
         "level": "error",
         "message": {"text": str(finding)},
-        "properties": {"gpu": finding.gpu, "kernel": finding.kernel, "count": finding.count},
+        "properties": {
+            "gpu": finding.gpu,
+            "kernel": finding.kernel,
+            "kernelName": demangle(finding.kernel),
+            "count": finding.count,
+        },
     }
     if first.source is not None:
         result["locations"] = [_make_location(first.source)]
@@ -53,7 +60,7 @@ def _make_result(finding: Finding) -> dict[str, Any]:
     return result
 
 
-def _list_related(first: FindingPlace, others: Sequence[FindingPlace]) -> list[tuple[SourceLine, str]]:
+def _list_related(first: CodePlace, others: Sequence[CodePlace]) -> list[tuple[SourceLine, str]]:
     calls = [(line, "inlined here") for line in first.calls]
     return [*calls, *((place.source, place.action) for place in others if place.source is not None)]
 
