@@ -199,6 +199,12 @@ class Memory:
             octets, at = found
             octets[at : at + size] = 1
 
+    def mark_unwritten(self, address: int, unwritten: Mask) -> None:
+        """Record that bytes from `address` on were not written, if writes are recorded: those that are true."""
+        if (found := self._find_defined(address)) is not None:
+            octets, at = found
+            octets[at : at + len(unwritten)][unwritten] = 0
+
     def mark_copied(self, target: int, source: int, size: int) -> None:
         """Record that bytes were copied; `source` may be outside this memory. Copies of unwritten bytes are such."""
         into, of = self._find_defined(target), self._find_defined(source)
