@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tilewright import __version__
 from tilewright.emulator import faults
@@ -66,13 +67,14 @@ def _list_related(first: CodePlace, others: Sequence[CodePlace]) -> list[tuple[S
 
 
 def _make_location(line: SourceLine) -> dict[str, Any]:
-    region = {"startLine": line.line, **({"startColumn": line.column} if line.column else {})}
-    return {"physicalLocation": {"artifactLocation": {"uri": _make_uri(line.file)}, "region": region}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": _make_uri(line.file)}}
+    if line.line:  # SARIF counts from 1; 0 means that the compiler has no line
+        place["region"] = {"startLine": line.line, **({"startColumn": line.column} if line.column else {})}
+    return {"physicalLocation": place}
 
 
 def _make_uri(file: str) -> str:
-    path = Path(file)
-    if not path.is_absolute():
-        return path.as_posix()
-    here = Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_uri()
+    path, here = Path(file), Path.cwd()
+    if path.is_absolute() and not path.is_relative_to(here):
+        return path.as_uri()
+    return quote((path.relative_to(here) if path.is_absolute() else path).as_posix())
