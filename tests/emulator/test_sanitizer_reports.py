@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tilewright.base.errors import FileFormatError, UnknownValueError
-from tilewright.emulator.faults import FaultLocation, MemoryFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import MemoryFault
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.sanitizer.checks import CHECKS, LAUNCH_CHECKS, parse_checks
 from tilewright.emulator.sanitizer.findings import (
     CheckFault,
     Finding,
-    FindingPlace,
     finding_from_json,
     finding_to_json,
     make_fault_finding,
@@ -27,12 +27,13 @@ from tilewright.emulator.source_lines import SourceLine
 
 def _make_race(file: str = "sum.hip") -> Finding:
     places = (
-        FindingPlace("writes", "ds_write_b32 v1, v2", 0x1B54, SourceLine(file, 2, 9), (), 0, 1, 0),
-        FindingPlace(
-            "reads before", "ds_read_b32 v1, v2", 0x1B60, SourceLine(file, 3, 4), (SourceLine(file, 5, 0),), 0, 0, 63
+        CodePlace("sum", 0x1B54, "ds_write_b32 v1, v2", 0, 1, 0, SourceLine(file, 2, 9), (), "writes"),
+        CodePlace(
+            "sum", 0x1B60, "ds_read_b32 v1, v2", 0, 0, 63, SourceLine(file, 3, 4), (SourceLine(file, 5, 0),),
+            "reads before",
         ),
-    )
-    return Finding("race", "4 bytes at 0x100 of the LDS <x>", "gfx942", "sum", places, "Add a barrier.", 7)
+    )  # fmt: skip
+    return Finding("race", "4 bytes at 0x100 of the LDS <x>", "gfx942", places, "Add a barrier.", 7)
 
 
 def test_text_has_both_places() -> None:
@@ -133,7 +134,7 @@ def test_checks_are_words() -> None:
 
 
 def test_a_fault_is_a_finding() -> None:
-    place = FaultLocation("k", 64, "global_store", 1, 2, 3, SourceLine("a.hip", 3, 1))
+    place = CodePlace("k", 64, "global_store", 1, 2, 3, SourceLine("a.hip", 3, 1))
     finding = make_fault_finding(MemoryFault("4 bytes", place), "gfx90a")
     assert (finding.name, finding.source, finding.kernel) == ("memory-fault", SourceLine("a.hip", 3, 1), "k")
     assert "source: a.hip:3:1" in str(MemoryFault("4 bytes", place))

@@ -21,7 +21,8 @@ from tilewright.base.errors import (
     TilewrightError,
     UnknownValueError,
 )
-from tilewright.emulator.faults import Fault, FaultLocation, MemoryFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import Fault, MemoryFault
 from tilewright.emulator.hip_shim.callbacks import MissingCallError
 from tilewright.emulator.sanitizer.findings import CheckFault, Finding
 from tilewright.runtime.hip import HipError, HipMemoryError
@@ -31,7 +32,7 @@ ARGUMENTS: dict[type[TilewrightError], tuple[Any, ...]] = {
     UnknownValueError: ("dtype", "fp61", ["fp16", "fp32"]),
     FileFormatError: ("set.toml", [FileProblem("block", "is missing"), FileProblem("", "is empty")]),
     CompileError: ("the compiler refused it", "error: no such intrinsic"),
-    Fault: ("16 bytes past the end of 'y'", FaultLocation(kernel="k", address=64, instruction="global_store", lane=3)),
+    Fault: ("16 bytes past the end of 'y'", CodePlace(kernel="k", address=64, instruction="global_store", lane=3)),
     HipError: ("hipMalloc", 2, "hipErrorOutOfMemory", "out of memory"),
     MissingCallError: ("hipMallocArray",),
     CheckFault: ([Finding("race", "4 bytes of the LDS")],),

@@ -149,7 +149,12 @@ def add_through_address(address, out_ptr, BLOCK: tl.constexpr):
 
 @triton.jit(debug=True)
 def assert_small(x_ptr, BLOCK: tl.constexpr):
-    tl.device_assert(tl.load(x_ptr + tl.arange(0, BLOCK)) < 8)
+    tl.device_assert(tl.load(x_ptr + tl.arange(0, BLOCK)) < 8, "too large")
+
+
+@triton.jit
+def print_values(x_ptr, BLOCK: tl.constexpr):
+    tl.device_print("half", tl.load(x_ptr + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)))
 
 
 @triton.jit

@@ -202,6 +202,15 @@ TRITON_MODE: Knob[str | None] = Knob(
     "The mode of the emulated GPU of `TILEWRIGHT_TRITON_GPU`. Default: fast.",
 )
 
+TRITON_CHECK: Knob[str | None] = Knob(
+    "TILEWRIGHT_TRITON_CHECK",
+    "words",
+    _parse_text,
+    None,
+    "The checks of every launch on the GPU of `TILEWRIGHT_TRITON_GPU`, such as `races,uninitialized`, or `all`. "
+    "Default: none.",
+)
+
 KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     ROCM_PATH,
     TOOLCHAIN,
@@ -220,6 +229,7 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     EMULATE,
     TRITON_GPU,
     TRITON_MODE,
+    TRITON_CHECK,
 )
 
 

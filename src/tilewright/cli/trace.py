@@ -93,6 +93,7 @@ def _summarize(trace: ProgramTrace) -> dict[str, Any]:
         "kernels": [
             {
                 "kernel": profile.kernel,
+                "kernel_name": profile.full_name,
                 "launches": profile.launches,
                 "executed": profile.executed,
                 "classes": profile.count_classes(),
@@ -113,7 +114,7 @@ def _print(traces: Sequence[ProgramTrace], page: Path) -> None:
     for trace in traces:
         for profile in sorted(trace.kernels, key=lambda each: -each.executed):
             times = format_count(profile.launches, "time")
-            click.echo(f"{profile.kernel}: {profile.executed:,} instructions, launched {times}", err=True)
+            click.echo(f"{profile.short_name}: {profile.executed:,} instructions, launched {times}", err=True)
             for line in sum_lines(profile)[:MOST_PRINTED]:
                 place = f"{line.line[0]}:{line.line[1]}" if line.line else "without a source line"
                 share = 100 * line.counts.executed / max(profile.executed, 1)

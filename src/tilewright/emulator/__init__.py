@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tilewright.base.lazy_names import import_on_use
 
 if TYPE_CHECKING:
+    from tilewright.emulator.code_place import CodePlace
     from tilewright.emulator.debugger import Debugger, Stop
     from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
     from tilewright.emulator.faults import (
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         CodeObjectError,
         EndlessLoopFault,
         Fault,
-        FaultLocation,
         LaunchFault,
         LdsFault,
         MemoryFault,
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     )
     from tilewright.emulator.launch import Counters, Extent, Launch, Mode
     from tilewright.emulator.memory import Memory
-    from tilewright.emulator.sanitizer.findings import CheckFault, Finding, FindingPlace
+    from tilewright.emulator.sanitizer.findings import CheckFault, Finding
     from tilewright.emulator.sanitizer.reports import write_report
 else:
     __getattr__, __dir__ = import_on_use(
         __name__,
         {
+            "tilewright.emulator.code_place": ("CodePlace",),
             "tilewright.emulator.debugger": ("Debugger", "Stop"),
             "tilewright.emulator.device": ("DeviceKernel", "EmulatedDevice", "Module"),
             "tilewright.emulator.faults": (
                 *("AlignmentFault", "BarrierFault", "CodeFault", "CodeObjectError", "EndlessLoopFault", "Fault"),
                 *(
-                    "FaultLocation",
                     "LaunchFault",
                     "LdsFault",
                     "MemoryFault",
@@ -51,7 +51,7 @@ else:
             ),
             "tilewright.emulator.launch": ("Counters", "Extent", "Launch", "Mode"),
             "tilewright.emulator.memory": ("Memory",),
-            "tilewright.emulator.sanitizer.findings": ("CheckFault", "Finding", "FindingPlace"),
+            "tilewright.emulator.sanitizer.findings": ("CheckFault", "Finding"),
             "tilewright.emulator.sanitizer.reports": ("write_report",),
         },
     )
@@ -62,6 +62,7 @@ __all__ = [
     "CheckFault",
     "CodeFault",
     "CodeObjectError",
+    "CodePlace",
     "Counters",
     "Debugger",
     "DeviceKernel",
@@ -69,9 +70,7 @@ __all__ = [
     "EndlessLoopFault",
     "Extent",
     "Fault",
-    "FaultLocation",
     "Finding",
-    "FindingPlace",
     "Launch",
     "LaunchFault",
     "LdsFault",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.arch.spec import Arch
-from tilewright.emulator.faults import FaultLocation, UnknownInstructionFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import Instruction, Operand
 
 
@@ -25,5 +26,5 @@ class LoadedCode:
 
     def unknown(self, what: str, instruction: Instruction) -> UnknownInstructionFault:
         """Return the fault to raise for an unknown part of an instruction."""
-        place = FaultLocation(kernel=self.kernel, address=instruction.address, instruction=instruction.text)
+        place = CodePlace(kernel=self.kernel, address=instruction.address, instruction=instruction.text)
         return UnknownInstructionFault(f"{what} is not supported on the emulated {self.arch.name}", place)

@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.disassembled import DisassembledLine
+from tilewright.emulator.demangled_names import shorten_name
 from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.disassembly import parse_operand
 from tilewright.emulator.faults import Fault
@@ -38,6 +39,7 @@ class _SessionEnded(Fault):
 class Stop:
     """A group of waves before an instruction. You can read its registers until the launch continues."""
 
+    kernel: str  # its short name
     line: DisassembledLine
     source: SourceLine | None
     waves: tuple[tuple[int, int], ...]  # work-group and index in it, of each wave
@@ -85,7 +87,7 @@ class Stop:
 
     def __str__(self) -> str:
         place = f"{self.source}, " if self.source else ""
-        return f"{place}{self.line.address:#x}: {self.line.text} ({len(self.waves)} waves)"
+        return f"{self.kernel}, {place}{self.line.address:#x}: {self.line.text} ({len(self.waves)} waves)"
 
 
 class Debugger:
@@ -211,7 +213,8 @@ class Debugger:
         per_block = group.batch.waves_per_block
         waves = tuple((int(wave) // per_block, int(wave) % per_block) for wave in group.places.wave)
         line = self._kernel.program.lines[address]
-        self._stops.put(Stop(line, source, waves, group, self._kernel.code.accumulators))
+        name = shorten_name(self._kernel.name)
+        self._stops.put(Stop(name, line, source, waves, group, self._kernel.code.accumulators))
         self._continue.acquire()
 
 

@@ -15,10 +15,11 @@ from tilewright.emulator import waitcnt
 from tilewright.emulator.bundle import find_code_object
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.code_object import CodeObject, Symbol, read_code_object
+from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.descriptor import Descriptor, read_descriptor
 from tilewright.emulator.disassembly import disassemble
 from tilewright.emulator.entry_state import EntryState, build_argument_memory, build_dispatch_packet, make_first_group
-from tilewright.emulator.faults import CodeObjectError, Fault, FaultLocation, LaunchFault
+from tilewright.emulator.faults import CodeObjectError, Fault, LaunchFault
 from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.inlined_calls import find_source_frames
 from tilewright.emulator.kernel_cache import find_kernel_cache, identify
@@ -195,7 +196,7 @@ class EmulatedDevice:
         return counters
 
     def _check_launch(self, kernel: DeviceKernel, launch: Launch) -> None:
-        metadata, place = kernel.metadata, FaultLocation(kernel=kernel.name)
+        metadata, place = kernel.metadata, CodePlace(kernel=kernel.name)
         for what, extent in (("grid", launch.grid), ("work-group", launch.block)):
             if min(extent.x, extent.y, extent.z) < 1 or max(extent.x, extent.y, extent.z) >= 1 << 31:
                 raise LaunchFault(f"the {what} is {extent.x} x {extent.y} x {extent.z}; each must be at least 1", place)
@@ -300,7 +301,7 @@ class _LaunchRun:
         first, last = 4 * user.preload_offset, 4 * (user.preload_offset + user.preload_length)
         if last > len(arguments) + 3:
             what = f"{last} bytes of arguments are preloaded, but there are {len(arguments)}"
-            raise CodeObjectError(what, FaultLocation(kernel=self._kernel.name))
+            raise CodeObjectError(what, CodePlace(kernel=self._kernel.name))
         words = np.frombuffer(arguments + bytes(-len(arguments) % 4), np.uint32)[first // 4 : last // 4]
         return EntryState(self._device.arch.name, self._kernel.descriptor, self._launch, kernarg, dispatch, words)
 
@@ -350,5 +351,5 @@ def add_source(fault: Fault, kernel: DeviceKernel) -> Fault:
     """Return a fault with the source line of its instruction, if the code object has a line table."""
     if fault.place.address is None or fault.place.instruction is None:
         return fault
-    source, _ = find_source_frames(kernel.code_object, fault.place.address)
-    return fault if source is None else fault.add_location(source=source)
+    source, calls = find_source_frames(kernel.code_object, fault.place.address)
+    return fault if source is None else fault.add_location(source=source, calls=calls)

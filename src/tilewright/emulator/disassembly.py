@@ -12,7 +12,8 @@ from tilewright.arch.spec import Arch
 from tilewright.base.errors import ToolchainError
 from tilewright.base.knobs import PYPI
 from tilewright.building.disassembled import DisassembledLine
-from tilewright.emulator.faults import CodeObjectError, FaultLocation, UnknownInstructionFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import CodeObjectError, UnknownInstructionFault
 from tilewright.emulator.instruction import EXEC, FLAT_SCRATCH, M0, SCALARS, TTMP, VCC, Instruction, Modifier, Operand
 from tilewright.emulator.tools import get_given_tools
 
@@ -51,7 +52,7 @@ def disassemble(code: bytes, arch: Arch) -> tuple[DisassembledLine, ...]:
 
     from tilewright.building.code_object import read_disassembly  # noqa: PLC0415
 
-    objdump = _find_objdump()
+    objdump = find_objdump()
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         path = Path(folder) / "kernel.co"
         path.write_bytes(code)
@@ -62,7 +63,7 @@ def disassemble(code: bytes, arch: Arch) -> tuple[DisassembledLine, ...]:
 
 
 @cache
-def _find_objdump() -> Path | None:
+def find_objdump() -> Path | None:
     """Return the path of LLVM's disassembler in the current toolchain; None if it lists code when it compiles it."""
     if (given := get_given_tools()) is not None:
         return given.objdump
@@ -230,6 +231,4 @@ def _split_text(text: str, separator: str) -> list[str]:
 
 
 def _make_unknown_fault(what: str, line: DisassembledLine) -> UnknownInstructionFault:
-    return UnknownInstructionFault(
-        f"{what} is not supported", FaultLocation(address=line.address, instruction=line.text)
-    )
+    return UnknownInstructionFault(f"{what} is not supported", CodePlace(address=line.address, instruction=line.text))

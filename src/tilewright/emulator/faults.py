@@ -2,45 +2,10 @@
 
 from __future__ import annotations
 
-import linecache
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from tilewright.base.errors import DeviceError
-
-if TYPE_CHECKING:
-    from tilewright.emulator.source_lines import SourceLine
-
-
-@dataclass(frozen=True, slots=True)
-class FaultLocation:
-    """Where a fault happened. Unknown parts are None."""
-
-    kernel: str | None = None
-    address: int | None = None  # of the instruction, in its code object
-    instruction: str | None = None
-    block: int | None = None  # index of the work-group in the grid
-    wave: int | None = None  # index of the wave in its work-group
-    lane: int | None = None
-    source: SourceLine | None = None
-
-    def __str__(self) -> str:
-        parts = []
-        if self.source is not None:
-            text = linecache.getline(self.source.file, self.source.line).strip()  # empty if the file is not here
-            parts.append(f"source: {self.source}" + (f": {text}" if text else ""))
-        if self.instruction is not None:
-            at = f" at {self.address:#x}" if self.address is not None else ""
-            parts.append(f"instruction{at}: {self.instruction}")
-        where = [f"{name} {value}" for name, value in self._list_indices() if value is not None]
-        if where:
-            parts.append(", ".join(where))
-        if self.kernel is not None:
-            parts.append(f"kernel: {self.kernel}")
-        return "\n  ".join(["", *parts]) if parts else ""
-
-    def _list_indices(self) -> tuple[tuple[str, int | None], ...]:
-        return ("work-group", self.block), ("wave", self.wave), ("lane", self.lane)
+from tilewright.emulator.code_place import CodePlace
 
 
 class Fault(DeviceError):  # noqa: N818 - the usual term
@@ -48,14 +13,14 @@ class Fault(DeviceError):  # noqa: N818 - the usual term
 
     name = "fault"
 
-    def __init__(self, what: str, place: FaultLocation | None = None) -> None:
+    def __init__(self, what: str, place: CodePlace | None = None) -> None:
         self.what = what
-        self.place = place or FaultLocation()
+        self.place = place or CodePlace()
         super().__init__(f"{self.name}: {what}{self.place}")
 
     def add_location(self, **known: object) -> Fault:
         """Return the same fault with more details of its location. Known details are not replaced."""
-        missing = {key: value for key, value in known.items() if getattr(self.place, key) is None}
+        missing = {key: value for key, value in known.items() if getattr(self.place, key) in (None, ())}
         return type(self)(self.what, replace(self.place, **missing))  # type: ignore[arg-type]
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError
-from tilewright.emulator.faults import FaultLocation, MemoryFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import MemoryFault
 from tilewright.emulator.lds import MemoryViews
 
 CAPACITY = 8 << 30
@@ -198,6 +199,12 @@ class Memory:
             octets, at = found
             octets[at : at + size] = 1
 
+    def mark_unwritten(self, address: int, unwritten: Mask) -> None:
+        """Record that bytes from `address` on were not written, if writes are recorded: those that are true."""
+        if (found := self._find_defined(address)) is not None:
+            octets, at = found
+            octets[at : at + len(unwritten)][unwritten] = 0
+
     def mark_copied(self, target: int, source: int, size: int) -> None:
         """Record that bytes were copied; `source` may be outside this memory. Copies of unwritten bytes are such."""
         into, of = self._find_defined(target), self._find_defined(source)
@@ -282,7 +289,7 @@ class Memory:
         if bad.any():
             where = np.unravel_index(int(bad.argmax()), bad.shape)
             culprit = self.base + int(index[where])
-            place = FaultLocation(wave=int(where[0]), lane=int(where[1]) if len(where) > 1 else None)
+            place = CodePlace(wave=int(where[0]), lane=int(where[1]) if len(where) > 1 else None)
             what = f"{size} bytes at {culprit % 2**64:#x}: {self.describe_address(culprit, size)}"
             raise MemoryFault(what, place)
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from tilewright.emulator import waitcnt
 from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.control import SKIPPING, Barrier, Call, End, GridBarrier, Jump, SkipVector
-from tilewright.emulator.faults import BarrierFault, CodeFault, EndlessLoopFault, Fault, FaultLocation
+from tilewright.emulator.faults import BarrierFault, CodeFault, EndlessLoopFault, Fault
 from tilewright.emulator.group import Mask, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.launch import Counters
@@ -139,7 +140,7 @@ class NumpyEngine:
         self, kind: type[Fault], what: str, group: WaveGroup, instruction: Instruction, row: int | None
     ) -> Fault:
         """Return a fault that the engine itself detected."""
-        return self._add_fault_location(kind(what, FaultLocation(wave=row)), group, instruction)
+        return self._add_fault_location(kind(what, CodePlace(wave=row)), group, instruction)
 
     @property
     def base(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.building.disassembled import DisassembledLine
 from tilewright.building.instruction_mix import classify
+from tilewright.emulator.demangled_names import demangle, shorten_name
 from tilewright.emulator.launch import Extent
 from tilewright.emulator.source_lines import SourceLine
 
@@ -71,7 +72,7 @@ class ProfiledInstruction:
 class KernelProfile:
     """The profile of a kernel's launches."""
 
-    kernel: str
+    kernel: str  # the symbol
     arch: str
     wave_size: int
     grid: Extent
@@ -82,6 +83,16 @@ class KernelProfile:
     blocks_per_unit: int  # work-groups that one compute unit holds at once
     instructions: tuple[ProfiledInstruction, ...]  # by address
     launches: int = 1
+
+    @property
+    def short_name(self) -> str:
+        """The kernel's name for tables."""
+        return shorten_name(self.kernel)
+
+    @property
+    def full_name(self) -> str:
+        """The kernel's name as in the source, with its parameters."""
+        return demangle(self.kernel)
 
     @property
     def executed(self) -> int:
@@ -114,6 +125,7 @@ class KernelProfile:
         """Plain values for JSON."""
         return {
             "kernel": self.kernel,
+            "kernel_name": self.full_name,
             "gpu": self.arch,
             "wave_size": self.wave_size,
             "launches": self.launches,

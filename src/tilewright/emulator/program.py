@@ -11,9 +11,10 @@ from tilewright.building.disassembled import DisassembledLine
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator import control
 from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.control import Ending
 from tilewright.emulator.disassembly import find_branch_target, parse_line
-from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault, FaultLocation
+from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault
 from tilewright.emulator.group import Registers, Step, WaveGroup
 from tilewright.emulator.indexed_registers import find_indexed, make_indexed_step
 from tilewright.emulator.instruction import Instruction, Operand
@@ -180,7 +181,7 @@ class Program:
         """Return the instruction at an address, its ending and its step. An unknown one has a step that raises."""
         line = self._listing.lines.get(address)
         if line is None:
-            raise CodeFault(f"no instruction exists at {address:#x}", FaultLocation(address=address))
+            raise CodeFault(f"no instruction exists at {address:#x}", CodePlace(address=address))
         try:
             instruction = self.read_instruction(address)
         except Fault as fault:

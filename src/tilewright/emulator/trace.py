@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.base.atomic_write import write_atomically
 from tilewright.base.documents import parse_json
+from tilewright.emulator.demangled_names import demangle, shorten_name
 from tilewright.emulator.profile import KernelProfile, LineProfile, sum_lines
 
 PAGE, PROFILES, TIMELINE = "index.html", "profile.json", "trace.json"
@@ -84,12 +85,12 @@ def make_timeline(traces: Iterable[ProgramTrace]) -> dict[str, Any]:
             events.append(
                 {
                     "ph": "X",
-                    "name": kernel,
+                    "name": shorten_name(kernel),
                     "pid": trace.pid,
                     "tid": 0,
                     "ts": start,
                     "dur": executed,
-                    "args": {"instructions": executed},
+                    "args": {"instructions": executed, "kernel": demangle(kernel)},
                 }
             )
             start += executed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -31,6 +32,11 @@ class ActiveGpu:
         return self._driver.gpu.mode
 
     @property
+    def checks(self) -> frozenset[str]:
+        """The checks of every launch."""
+        return self._driver.gpu.checks
+
+    @property
     def last_launch(self) -> KernelLaunch | None:
         """The newest launch that ended, with its counters; None before the first."""
         return self._driver.gpu.last_launch
@@ -44,7 +50,7 @@ class ActiveGpu:
 
     def close(self) -> None:
         """Give Triton back the driver that it had before."""
-        self._driver.gpu.unmap_tensors()
+        self._driver.close()
         triton.runtime.driver.set_active(self._previous)
 
     def __enter__(self) -> ActiveGpu:
@@ -56,13 +62,14 @@ class ActiveGpu:
         self.close()
 
 
-def use(gpu: str, mode: str = Mode.FAST.value) -> ActiveGpu:
+def use(gpu: str, mode: str = Mode.FAST.value, *, checks: str | Iterable[str] = ()) -> ActiveGpu:
     """Run all Triton kernels of this process on an emulated GPU, from now on or inside a `with` block.
 
     `gpu` is one of gfx90a, gfx942, gfx950, gfx1100 and gfx1201; `mode` is "fast" or "strict", which exposes missing
-    barriers and missing waits.
+    barriers and missing waits. `checks` are words of the sanitizer, such as "races,uninitialized", or "all": a launch
+    in which they find something raises a `tilewright.emulator.CheckFault`.
     """
-    driver = EmulatedDriver(gpu, mode)
+    driver = EmulatedDriver(gpu, mode, checks)
     previous = _find_active_driver()
     triton.runtime.driver.set_active(driver)
     return ActiveGpu(driver, previous)

@@ -12,11 +12,13 @@ from triton.backends.driver import DriverBase
 
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError, KnobError
+from tilewright.emulator.sanitizer.checks import UNINITIALIZED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tilewright.triton.gpu import LoadedKernel, TritonGpu
+    from tilewright.triton.uninitialized_tensors import MarkUninitializedTensors
 
 FAST = "fast"
 
@@ -24,16 +26,24 @@ FAST = "fast"
 class EmulatedDriver(DriverBase):  # type: ignore[misc]  # Triton's classes have no types
     """An emulated GPU as Triton's active driver. Without arguments, GPU and mode are those of the environment."""
 
-    def __init__(self, gpu: str | None = None, mode: str | None = None) -> None:
+    def __init__(self, gpu: str | None = None, mode: str | None = None, checks: str | Iterable[str] = ()) -> None:
         from tilewright.triton.gpu import TritonGpu  # noqa: PLC0415  (Triton imports this module early)
         from tilewright.triton.launcher import Launcher  # noqa: PLC0415
 
         gpu = gpu or knobs.TRITON_GPU.get()
         if gpu is None:
             raise KnobError(f"{knobs.TRITON_GPU.name} is not set; name a GPU in it, such as gfx942")
-        self.gpu = TritonGpu(gpu, mode or knobs.TRITON_MODE.get() or FAST)
+        self.gpu = TritonGpu(gpu, mode or knobs.TRITON_MODE.get() or FAST, checks or knobs.TRITON_CHECK.get() or ())
+        self.marker = _mark_tensors() if UNINITIALIZED in self.gpu.checks else None
         self.utils = DriverFunctions(self.gpu)
         self.launcher_cls = Launcher
+
+    def close(self) -> None:
+        """Free mapped tensors, and let torch's functions be as before."""
+        self.gpu.unmap_tensors()
+        if self.marker is not None:
+            self.marker.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self.marker = None
 
     @classmethod
     def is_active(cls) -> bool:
@@ -98,6 +108,15 @@ class EmulatedDriver(DriverBase):  # type: ignore[misc]  # Triton's classes have
         import torch  # noqa: PLC0415
 
         return torch.zeros(size, dtype=torch.int8)
+
+
+def _mark_tensors() -> MarkUninitializedTensors:
+    """Mark tensors that nobody wrote, from now on, in this thread."""
+    from tilewright.triton.uninitialized_tensors import MarkUninitializedTensors  # noqa: PLC0415 - it needs torch
+
+    marker = MarkUninitializedTensors()
+    marker.__enter__()  # type: ignore[no-untyped-call]
+    return marker
 
 
 class DriverFunctions:

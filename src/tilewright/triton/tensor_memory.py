@@ -22,6 +22,7 @@ class _Copy:
     """A storage and its copy on the GPU, at `address` in `allocation`."""
 
     storage: Any  # kept, so that its memory is not used for another tensor
+    dtype: Any  # of the first view that was copied
     host: NDArray[np.uint8]
     allocation: int
     address: int
@@ -33,6 +34,7 @@ class TensorMemory:
     def __init__(self, memory: Memory, *others: TensorMemory) -> None:
         self._memory = memory
         self._others = others  # searched first
+        self.finds_unwritten: bool = any(other.finds_unwritten for other in others)
         self._copies: dict[int, _Copy] = {}
 
     def find_address(self, tensor: Any, label: str) -> int:
@@ -44,7 +46,7 @@ class TensorMemory:
             return 0
         found = self.translate(tensor.data_ptr())
         if found is None:
-            self._copies[storage.data_ptr()] = self._copy(storage, label)
+            self._copies[storage.data_ptr()] = self._copy(storage, tensor.dtype, label)
             found = self.translate(tensor.data_ptr())
         if found is None:
             raise TensorError(f"{label} starts outside of its storage of {storage.nbytes()} bytes")
@@ -66,18 +68,26 @@ class TensorMemory:
         inside = (copy.address <= address < copy.address + copy.host.size for copy in self._copies.values())
         return any(inside) or any(other.contains(address) for other in self._others)
 
-    def _copy(self, storage: Any, label: str) -> _Copy:
+    def _copy(self, storage: Any, dtype: Any, label: str) -> _Copy:
         size, start = storage.nbytes(), storage.data_ptr()
         skew = start % _ALIGNMENT
         allocation = self._memory.allocate(skew + size, label)
         host = np.frombuffer((ctypes.c_uint8 * size).from_address(start), np.uint8)
-        self._memory.write(allocation + skew, host.data)
-        return _Copy(storage, host, allocation, allocation + skew)
+        copy = _Copy(storage, dtype, host, allocation, allocation + skew)
+        self._write(copy)
+        return copy
+
+    def _write(self, copy: _Copy) -> None:
+        self._memory.write(copy.address, copy.host.data)
+        if self.finds_unwritten:
+            from tilewright.triton.uninitialized_tensors import find_unwritten  # noqa: PLC0415 - it needs torch
+
+            self._memory.mark_unwritten(copy.address, find_unwritten(copy.storage, copy.dtype))
 
     def upload(self) -> None:
         """Copy all tensors to the GPU again."""
         for copy in self._copies.values():
-            self._memory.write(copy.address, copy.host.data)
+            self._write(copy)
 
     def download(self) -> None:
         """Copy tensors that changed on the GPU back to host memory. Others are not written: they may be read-only."""

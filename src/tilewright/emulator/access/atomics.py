@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from tilewright.emulator.access.effects import Arrival, active_lanes, reserve_counter, write_vectors
 from tilewright.emulator.access.traffic import count_lanes
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.faults import AlignmentFault, FaultLocation
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import AlignmentFault
 from tilewright.emulator.group import U32, WaveGroup
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.isa.float_functions import flush_subnormals
@@ -212,7 +213,7 @@ def check_alignment(index: Index, size: int, mask: Mask | None) -> None:
     if bad.any():
         row, lane = np.unravel_index(int(bad.argmax()), bad.shape)
         what = f"an atomic access of {size} bytes at an address that is {int(index[row, lane]) % size} past a multiple"
-        raise AlignmentFault(what, FaultLocation(wave=int(row), lane=int(lane)))
+        raise AlignmentFault(what, CodePlace(wave=int(row), lane=int(lane)))
 
 
 def run_memory_atomic(

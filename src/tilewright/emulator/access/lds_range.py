@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.emulator.faults import FaultLocation, LdsFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import LdsFault
 from tilewright.emulator.group import WaveGroup
 from tilewright.emulator.memory import Index, Mask
 
@@ -28,5 +29,5 @@ def check_range(group: WaveGroup, offset: Index, size: int, mask: Mask | None) -
         outside = (offset < 0) | (offset > available - size)
         row, lane = np.unravel_index(int((outside if mask is None else outside & mask).argmax()), outside.shape)
         what = f"{size} bytes at {int(offset[row, lane]):#x} of the LDS of the work-group, which has {available} bytes"
-        raise LdsFault(what, FaultLocation(wave=int(row), lane=int(lane)))
+        raise LdsFault(what, CodePlace(wave=int(row), lane=int(lane)))
     return np.add(offset, base)

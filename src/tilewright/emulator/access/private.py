@@ -18,7 +18,8 @@ from tilewright.emulator.access.elements import Element
 from tilewright.emulator.access.gather import load, store
 from tilewright.emulator.access.operands import get_number, get_scalar, get_vector
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.faults import FaultLocation, MemoryFault
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import MemoryFault
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.memory import Index, Mask
@@ -36,7 +37,7 @@ def check_private_range(group: WaveGroup, offset: Index, size: int, mask: Mask |
     if outside.any():
         row, lane = np.unravel_index(int(outside.argmax()), outside.shape)
         what = f"{size} bytes at offset {int(offset[row, lane])} of the private memory of a lane, which has {own}"
-        raise MemoryFault(what, FaultLocation(wave=int(row), lane=int(lane)))
+        raise MemoryFault(what, CodePlace(wave=int(row), lane=int(lane)))
     first = group.places.scratch_base - np.uint64(group.batch.memory.base)
     return first.view(np.int64)[:, None] + np.arange(group.lanes) * own + offset
 

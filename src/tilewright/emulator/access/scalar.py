@@ -20,7 +20,8 @@ from tilewright.emulator.access.operands import (
     read_pair,
 )
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.faults import AlignmentFault, FaultLocation
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import AlignmentFault
 from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
 
@@ -117,4 +118,4 @@ def check_scalar_alignment(address: NDArray[np.uint64], size: int) -> None:
     if bad.any():
         row = int(bad.argmax())
         what = f"a scalar load of {size}-byte elements at {int(address[row]):#x}, which is not a multiple of {size}"
-        raise AlignmentFault(what, FaultLocation(wave=row))
+        raise AlignmentFault(what, CodePlace(wave=row))

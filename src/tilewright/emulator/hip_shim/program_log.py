@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import TilewrightError
+from tilewright.emulator.demangled_names import demangle
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.hip_shim.callbacks import MissingCallError
 from tilewright.emulator.launch import Counters
@@ -132,7 +133,12 @@ class ProgramLog:
                 "gpu": self._gpu,
                 "mode": self._mode,
                 "kernels": [
-                    {"name": name, "launches": self._launches[name], "counters": asdict(self._counters[name])}
+                    {
+                        "name": name,
+                        "kernel_name": demangle(name),
+                        "launches": self._launches[name],
+                        "counters": asdict(self._counters[name]),
+                    }
                     for name in self._launches
                 ],
                 "errors": self._errors,

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator import control
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.faults import CodeFault, Fault, FaultLocation
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.faults import CodeFault, Fault
 from tilewright.emulator.indexed_registers import can_index
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.matrix.shapes import list_shapes
@@ -82,7 +83,7 @@ def _lower_line(
     program: Program, code: LoadedCode, address: int, tables: LoweringTables
 ) -> _LoweredLine | UnsupportedInstruction:
     if address not in program.lines:
-        fault = CodeFault(f"no instruction exists at {address:#x}", FaultLocation(address=address))
+        fault = CodeFault(f"no instruction exists at {address:#x}", CodePlace(address=address))
         nowhere = Instruction(address, 4, "", (), "")
         return _LoweredLine(nowhere, make_record("nowhere", offset=address), fault)
     made: InstructionRecord | None = None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilewright.base.errors import DeviceError, choose
 from tilewright.base.knobs import job_count
 from tilewright.emulator.code import LoadedCode
+from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.entry_state import EntryState, compute_thread_ids, make_scalar_registers
 from tilewright.emulator.faults import (
@@ -22,7 +23,6 @@ from tilewright.emulator.faults import (
     CodeFault,
     EndlessLoopFault,
     Fault,
-    FaultLocation,
     LdsFault,
     MemoryFault,
     SpinFault,
@@ -316,7 +316,7 @@ def _make_jump_fault(offset: int, index: int, lowered: LoweredKernel, code: Load
     if index in lowered.faults:
         return lowered.faults[index]
     if 0 <= offset < 1 << 32:
-        return CodeFault(f"no instruction exists at {offset:#x}", FaultLocation(address=offset))
+        return CodeFault(f"no instruction exists at {offset:#x}", CodePlace(address=offset))
     return CodeFault(f"a jump to {(offset + code.base) % 2**64:#x}, which is outside the code object")
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.inlined_calls import find_source_frames, is_library
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.sanitizer.findings import Finding, FindingPlace
+from tilewright.emulator.sanitizer.findings import Finding
 from tilewright.emulator.source_lines import SourceLine
 
 _PACKAGE = str(Path(__file__).parents[2])
@@ -91,7 +92,7 @@ def find_leaks(memory: Memory, gpu: str) -> list[Finding]:
             match = _SITE.fullmatch(site)
             source = SourceLine(match[1], int(match[2]), 0) if match else None
             message = f"{size} bytes at {address:#x} are not freed"
-            place = FindingPlace("allocates", source=source)
+            place = CodePlace(action="allocates", source=source)
             advice = "Free it with hipFree." if site else "Compile the program with -g to see where it was allocated."
             found.append(Finding("leak", message, gpu, places=(place,) if source else (), advice=advice))
     return found

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tilewright.emulator.faults import Fault, FaultLocation
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.demangled_names import demangle, shorten_name
+from tilewright.emulator.faults import Fault
 from tilewright.emulator.source_lines import SourceLine
 
 # Names of findings and what they mean. Faults have the names of their classes.
@@ -20,36 +22,21 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class FindingPlace:
-    """An instruction that takes part. `calls` are the source lines of the calls through which it was inlined."""
-
-    action: str = ""  # such as "writes"
-    instruction: str | None = None
-    address: int | None = None
-    source: SourceLine | None = None
-    calls: tuple[SourceLine, ...] = ()
-    block: int | None = None
-    wave: int | None = None
-    lane: int | None = None
-
-    def describe_indices(self) -> str:
-        """Work-group, wave and lane, as far as they are known."""
-        known = (("work-group", self.block), ("wave", self.wave), ("lane", self.lane))
-        return ", ".join(f"{name} {value}" for name, value in known if value is not None)
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """One finding. The first place is the instruction at which it was found; `count` is how often it was."""
 
     name: str
     message: str
     gpu: str = ""
-    kernel: str = ""
-    places: tuple[FindingPlace, ...] = ()
+    places: tuple[CodePlace, ...] = ()
     advice: str = ""
     count: int = 1
     has_lines: bool = field(default=True, compare=False)  # whether the code object has a line table
+
+    @property
+    def kernel(self) -> str:
+        """The symbol of the kernel, empty for findings without one."""
+        return (self.places[0].kernel or "") if self.places else ""
 
     @property
     def source(self) -> SourceLine | None:
@@ -68,7 +55,7 @@ class Finding:
                 lines.append(f"    {place.instruction}{at}")
         if self.kernel:
             times = "" if self.count == 1 else f", found {self.count} times"
-            lines.append(f"  kernel: {self.kernel}{times}")
+            lines.append(f"  kernel: {shorten_name(self.kernel)}{times}")
         if self.advice:
             lines.append(f"  {self.advice}")
         if not self.has_lines:
@@ -86,7 +73,7 @@ class CheckFault(Fault):
         first = self.findings[0]
         others = len(self.findings) - 1
         more = f"\n  and {others} more, see the attribute `findings`" if others else ""
-        super().__init__(f"{first}{more}", FaultLocation())
+        super().__init__(f"{first}{more}", CodePlace())
 
     def add_location(self, **_: object) -> Fault:
         """Return itself: each finding has its own location."""
@@ -95,23 +82,18 @@ class CheckFault(Fault):
 
 def make_fault_finding(fault: Fault, gpu: str) -> Finding:
     """Return a fault as a finding."""
-    place = fault.place
-    where = FindingPlace(
-        instruction=place.instruction, address=place.address, source=place.source, block=place.block, wave=place.wave,
-        lane=place.lane,
-    )  # fmt: skip
-    return Finding(fault.name, fault.what, gpu, place.kernel or "", (where,))
+    return Finding(fault.name, fault.what, gpu, (fault.place,))
 
 
 def finding_to_json(finding: Finding) -> dict[str, Any]:
-    """Plain values for JSON."""
-    return asdict(finding)
+    """Plain values for JSON: `kernel` is the symbol, `kernel_name` its full name in the source."""
+    return {**asdict(finding), "kernel": finding.kernel, "kernel_name": demangle(finding.kernel)}
 
 
 def finding_from_json(document: Mapping[str, Any]) -> Finding:
     """Return the finding of a JSON document."""
     places = tuple(
-        FindingPlace(
+        CodePlace(
             **{
                 **place,
                 "source": None if place["source"] is None else SourceLine(**place["source"]),
@@ -120,4 +102,5 @@ def finding_from_json(document: Mapping[str, Any]) -> Finding:
         )
         for place in document["places"]
     )
-    return Finding(**{**document, "places": places})
+    derived = ("kernel", "kernel_name")
+    return Finding(**{key: value for key, value in document.items() if key not in derived} | {"places": places})

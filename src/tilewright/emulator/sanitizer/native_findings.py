@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.inlined_calls import find_source_frames
 from tilewright.emulator.instruction import Instruction
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.native.layout import FindingRecord
 from tilewright.emulator.native.lowered import LoweredKernel
-from tilewright.emulator.sanitizer.findings import Finding, FindingPlace
+from tilewright.emulator.sanitizer.findings import Finding
 
 # In the order of the enumeration in shadow.h.
 UNINITIALIZED_READ, _RACE, _PARTIAL_BARRIER, _MISSED_BARRIER = range(4)
@@ -19,20 +20,23 @@ def make_finding(
     record: FindingRecord, lowered: LoweredKernel, memory: Memory, code_object: bytes, gpu: str, kernel: str
 ) -> Finding:
     """Return the finding of a record."""
-    maker = _Maker(record, lowered, memory, code_object)
+    maker = _Maker(record, lowered, memory, code_object, kernel)
     name, message, places, advice = maker.make()
     lines = any(place.source is not None for place in places)
-    return Finding(name, message, gpu, kernel, places, advice, record.count, lines)
+    return Finding(name, message, gpu, places, advice, record.count, lines)
 
 
 class _Maker:
-    def __init__(self, record: FindingRecord, lowered: LoweredKernel, memory: Memory, code_object: bytes) -> None:
+    def __init__(
+        self, record: FindingRecord, lowered: LoweredKernel, memory: Memory, code_object: bytes, kernel: str
+    ) -> None:
         self._record = record
         self._lowered = lowered
         self._memory = memory
         self._code_object = code_object
+        self._kernel = kernel
 
-    def make(self) -> tuple[str, str, tuple[FindingPlace, ...], str]:
+    def make(self) -> tuple[str, str, tuple[CodePlace, ...], str]:
         """Return name, message, places and advice."""
         record = self._record
         if record.kind == UNINITIALIZED_READ:
@@ -68,23 +72,24 @@ class _Maker:
             f"{record.size} bytes at {record.address:#x}, {self._memory.describe_address(record.address, record.size)}"
         )
 
-    def _make_place(self, action: str, lane: bool = True) -> FindingPlace:
+    def _make_place(self, action: str, lane: bool = True) -> CodePlace:
         record = self._record
         return self._locate(action, record.instruction, record.block, record.wave, record.lane if lane else -1)
 
-    def _make_other(self, action: str) -> FindingPlace:
+    def _make_other(self, action: str) -> CodePlace:
         record = self._record
         return self._locate(
             f"{action} before" if action != "ended" else action,
             record.other_instruction, record.other_block, record.other_wave, record.other_lane,
         )  # fmt: skip
 
-    def _locate(self, action: str, index: int, block: int, wave: int, lane: int) -> FindingPlace:
+    def _locate(self, action: str, index: int, block: int, wave: int, lane: int) -> CodePlace:
         instruction: Instruction = self._lowered.instructions[index]
         source, calls = find_source_frames(self._code_object, instruction.address)
-        return FindingPlace(
-            action, instruction.text, instruction.address, source, calls, block, wave, lane if lane >= 0 else None
-        )
+        return CodePlace(
+            kernel=self._kernel, address=instruction.address, instruction=instruction.text, block=block, wave=wave,
+            lane=lane if lane >= 0 else None, source=source, calls=calls, action=action,
+        )  # fmt: skip
 
     def _advise(self) -> str:
         record = self._record

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from tilewright.emulator.sanitizer.findings import Finding, FindingPlace
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.demangled_names import demangle, shorten_name
+from tilewright.emulator.sanitizer.findings import Finding
 from tilewright.emulator.sanitizer.sarif import list_rules
 from tilewright.emulator.source_lines import SourceLine
 
@@ -47,16 +49,18 @@ def make_page(findings: Sequence[Finding], title: str = "Findings") -> str:
 
 def _make_article(finding: Finding) -> str:
     times = "" if finding.count == 1 else f", found {finding.count} times"
-    where = ", ".join(filter(None, (finding.gpu, f"kernel {finding.kernel}" if finding.kernel else ""))) + times
+    kernel = f"kernel {shorten_name(finding.kernel)}" if finding.kernel else ""
+    where = ", ".join(filter(None, (finding.gpu, kernel))) + times
+    places = "".join(map(_make_place, finding.places))
     lines = "" if finding.has_lines else "<p class=soft>No source lines: compile with -gline-tables-only or -g.</p>"
     return (
         f"<article><h2><span class=name>{escape(finding.name)}</span>: {escape(finding.message)}</h2>"
-        f"<div class=soft>{escape(where)}</div>{''.join(map(_make_place, finding.places))}{lines}"
+        f'<div class=soft title="{escape(demangle(finding.kernel))}">{escape(where)}</div>{places}{lines}'
         f"<p class=advice>{escape(finding.advice)}</p></article>"
     )
 
 
-def _make_place(place: FindingPlace) -> str:
+def _make_place(place: CodePlace) -> str:
     told = ", ".join(filter(None, (place.describe_indices(), place.action)))
     head = f"{place.source}: {told}" if place.source is not None else told
     parts = [f"<h3>{escape(head)}</h3>"]

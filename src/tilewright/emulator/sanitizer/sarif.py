@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from tilewright import __version__
 from tilewright.emulator import faults
-from tilewright.emulator.sanitizer.findings import KINDS, Finding, FindingPlace
+from tilewright.emulator.code_place import CodePlace
+from tilewright.emulator.demangled_names import demangle
+from tilewright.emulator.sanitizer.findings import KINDS, Finding
 from tilewright.emulator.source_lines import SourceLine
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
@@ -35,12 +38,17 @@ def list_rules(findings: Sequence[Finding]) -> dict[str, str]:
 
 
 def _make_result(finding: Finding) -> dict[str, Any]:
-    first, *others = finding.places or (FindingPlace(),)
+    first, *others = finding.places or (CodePlace(),)
     result: dict[str, Any] = {
         "ruleId": finding.name,
         "level": "error",
         "message": {"text": str(finding)},
-        "properties": {"gpu": finding.gpu, "kernel": finding.kernel, "count": finding.count},
+        "properties": {
+            "gpu": finding.gpu,
+            "kernel": finding.kernel,
+            "kernelName": demangle(finding.kernel),
+            "count": finding.count,
+        },
     }
     if first.source is not None:
         result["locations"] = [_make_location(first.source)]
@@ -53,19 +61,20 @@ def _make_result(finding: Finding) -> dict[str, Any]:
     return result
 
 
-def _list_related(first: FindingPlace, others: Sequence[FindingPlace]) -> list[tuple[SourceLine, str]]:
+def _list_related(first: CodePlace, others: Sequence[CodePlace]) -> list[tuple[SourceLine, str]]:
     calls = [(line, "inlined here") for line in first.calls]
     return [*calls, *((place.source, place.action) for place in others if place.source is not None)]
 
 
 def _make_location(line: SourceLine) -> dict[str, Any]:
-    region = {"startLine": line.line, **({"startColumn": line.column} if line.column else {})}
-    return {"physicalLocation": {"artifactLocation": {"uri": _make_uri(line.file)}, "region": region}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": _make_uri(line.file)}}
+    if line.line:  # SARIF counts from 1; 0 means that the compiler has no line
+        place["region"] = {"startLine": line.line, **({"startColumn": line.column} if line.column else {})}
+    return {"physicalLocation": place}
 
 
 def _make_uri(file: str) -> str:
-    path = Path(file)
-    if not path.is_absolute():
-        return path.as_posix()
-    here = Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else path.as_uri()
+    path, here = Path(file), Path.cwd()
+    if path.is_absolute() and not path.is_relative_to(here):
+        return path.as_uri()
+    return quote((path.relative_to(here) if path.is_absolute() else path).as_posix())

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from tilewright.base.errors import FileFormatError, FileProblem
+from tilewright.emulator.demangled_names import demangle
 from tilewright.emulator.sanitizer.findings import Finding
 
 _KEYS = ("kernel", "source")
@@ -20,14 +21,18 @@ _KEYS = ("kernel", "source")
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """Findings of this name whose kernel and one of whose source lines ("file:line:column") match the patterns."""
+    """Findings of this name whose kernel and one of whose source lines ("file:line:column") match the patterns.
+
+    The pattern of the kernel may match its symbol or its full name.
+    """
 
     name: str
     kernel: str = "*"
     source: str = "*"
 
     def matches(self, finding: Finding) -> bool:
-        if finding.name != self.name or not fnmatchcase(finding.kernel, self.kernel):
+        kernels = (finding.kernel, demangle(finding.kernel))
+        if finding.name != self.name or not any(fnmatchcase(kernel, self.kernel) for kernel in kernels):
             return False
         lines = [str(place.source or "") for place in finding.places] or [""]
         return any(fnmatchcase(line, self.source) for line in lines)
