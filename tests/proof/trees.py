@@ -22,7 +22,7 @@ import tilewright as tw
 from ci_kernels import STORE, read_list, read_samples
 from ck_trees import use_tree
 from tests.proof.op_sections import write_sections
-from tests.proof.truth import Case, choose_covering, draw_cases, judge
+from tests.proof.truth import COMPILED, Case, choose_covering, draw_cases, judge
 from tilewright import arch as archs
 from tilewright.building.builder import build_compile_jobs
 from tilewright.building.ck_fetch import fetch_ck
@@ -154,7 +154,7 @@ def run_op(op: Op, trees: Sequence[Path], options: argparse.Namespace) -> tuple[
     cases = (
         choose_cases(op, options.accepted, options.rejected)
         if options.seed is None
-        else draw_cases(op, options.accepted, options.rejected, options.seed)
+        else draw_cases(op, options.accepted, options.rejected, options.seed, (*COMPILED, "device"))
     )
     results = {}
     for folder in trees:

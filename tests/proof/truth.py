@@ -120,10 +120,13 @@ def _list_feature_pairs(kernel: Kernel) -> set[tuple[str, str]]:
     return pairs | {(where, f"{n}={getattr(kernel.config, n)}") for n in options}
 
 
-def draw_rejected(op: Op, n: int, seed: int) -> list[Case]:
-    """Draw n kernels that each break exactly one rule which the compiler or `supports` enforces, rule by rule."""
+COMPILED = ("compiler", "supports")
+
+
+def draw_rejected(op: Op, n: int, seed: int, enforcers: Sequence[str] = COMPILED) -> list[Case]:
+    """Draw n kernels that each break exactly one rule which one of `enforcers` enforces, rule by rule."""
     spread = {arch: list_strata(op, archs.load(arch)) for arch in ARCHS}
-    codes = [r.code for r in op.rules if r.enforced_by in ("compiler", "supports")]
+    codes = [r.code for r in op.rules if r.enforced_by in enforcers]
     cases: dict[str, Case] = {}
     for turn, code in itertools.product(range(n), codes):
         rng = random.Random(f"{seed} {code} {turn}")
@@ -137,9 +140,9 @@ def draw_rejected(op: Op, n: int, seed: int) -> list[Case]:
     return list(cases.values())
 
 
-def draw_cases(op: Op, n_accepted: int, n_rejected: int, seed: int) -> list[Case]:
+def draw_cases(op: Op, n_accepted: int, n_rejected: int, seed: int, enforcers: Sequence[str] = COMPILED) -> list[Case]:
     """Draw accepted and rejected kernels."""
-    return [*draw_accepted(op, n_accepted, seed), *draw_rejected(op, n_rejected, seed)]
+    return [*draw_accepted(op, n_accepted, seed), *draw_rejected(op, n_rejected, seed, enforcers)]
 
 
 def judge(case: Case, entry: Artifact | Failure, toolchain: Toolchain, *, again: bool = True) -> Outcome:

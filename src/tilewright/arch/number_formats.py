@@ -85,6 +85,14 @@ def find_array_dtype(name: str) -> np.dtype[Any]:
     return held
 
 
+def find_largest(name: str, arch: Arch) -> float:
+    """The largest finite value of a type on a GPU: 448 for an fp8 in OCP's encoding, 240 in that of CDNA 3."""
+    import ml_dtypes  # noqa: PLC0415  (knows the limits of 8-bit floats, and NumPy's)
+
+    kind = to_numpy_dtype(name, arch)
+    return float(np.iinfo(kind).max if is_integer(name) else ml_dtypes.finfo(kind).max)
+
+
 def compute_spacing(values: NDArray[Any], name: str, arch: Arch) -> Floats:
     """One ulp of each value: the distance to the next larger magnitude of its type. 1 for integers."""
     magnitude = np.abs(np.asarray(values, dtype=np.float64))

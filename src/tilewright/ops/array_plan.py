@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tilewright.arch.dtypes import ARRAY_TYPES
-from tilewright.base.errors import TensorError
+from tilewright.base.errors import InvalidValueError, TensorError
 from tilewright.ops.strides import packed_strides
 
 # An array of the caller: a NumPy array, a torch tensor, a `View` or an object with `__dlpack__`.
@@ -113,6 +113,14 @@ class ArraySpec:
             stride = packed_strides((1, *self.shape[split:]))[0]
         return dataclasses.replace(self, shape=(extent, *self.shape[split:]), strides=(stride, *self.strides[split:]))
 
+    def view_rows(self) -> ArraySpec:
+        """The whole argument as rows, whose elements are neighbours: a view, or else that of a packed copy."""
+        columns = self.shape[-1]
+        merged = self.merge_leading(1)
+        if merged is not None and (self.strides[-1] == 1 or columns == 1) and merged.strides[0] >= columns:
+            return merged
+        return self.pack().reshape((math.prod(self.shape[:-1]), columns))
+
     def reshape(self, shape: tuple[int, ...]) -> ArraySpec:
         """Another shape of a packed view."""
         return dataclasses.replace(self, shape=shape, strides=packed_strides(shape))
@@ -178,6 +186,17 @@ def choose_result(
         have = "×".join(map(str, out.shape))
         raise TensorError(f"{name} is {have} of {ARRAY_TYPES[out.dtype]}, must be {wanted} of {ARRAY_TYPES[dtype]}")
     return out
+
+
+def match_results(
+    passed: Sequence[object], results: Sequence[str], argument: str = "out"
+) -> tuple[ArraySpec | None, ...]:
+    """The arrays that the caller passed in `argument`, one for each result, by their names; None for each if none."""
+    given = [each for each in passed if isinstance(each, ArraySpec)]
+    if given and len(given) != len(results):
+        names = ", ".join(results)
+        raise InvalidValueError(f"{argument} has {len(given)} arrays, but there are {len(results)} results: {names}")
+    return tuple(given) or (None,) * len(results)
 
 
 def make_zeros(dtype: str, shape: tuple[int, ...]) -> ArraySpec:

@@ -50,6 +50,11 @@ class KernelPortfolio:
         return str(merge_reports(reports))
 
 
+def fix_fields(*names: str) -> Callable[[Any, Arch], tuple[Fields, ...]]:
+    """For problems of one stage: they fix the fields that have these names in the config, too."""
+    return lambda problem, _: ({name: getattr(problem, name) for name in names},)
+
+
 @functools.lru_cache(maxsize=256)
 def _list_all_legal(
     folder: Path, matched: tuple[str, ...], arch: Arch, rows: tuple[tuple[tuple[str, Any], ...], ...]

@@ -185,3 +185,16 @@ def one_of(
         return None
 
     return make_rule(code, slug, check, reads=tuple(allowed), **_split_texts(what, parts))
+
+
+def same_fields(code: str, slug: str, what: str, names: Sequence[str], **parts: Unpack[RuleParts]) -> Rule:
+    """A fit rule: fields of the config and of the problem must have the same values."""
+
+    def check(config: object, problem: object, arch: Arch) -> Rejection | None:  # noqa: ARG001
+        for name in names:
+            mine, wanted = getattr(config, name), getattr(problem, name)
+            if mine != wanted:
+                return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
+        return None
+
+    return make_rule(code, slug, check, reads=tuple(names), **_split_texts(what, parts))

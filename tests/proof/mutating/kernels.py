@@ -7,6 +7,7 @@ from typing import Any
 from tilewright.ops import fmha
 from tilewright.ops import gemm as gemm_op
 from tilewright.ops import grouped_conv as conv_op
+from tilewright.ops import norm as norm_op
 from tilewright.ops.kernel import Kernel
 
 GPU = "gfx942"
@@ -65,6 +66,9 @@ _FMHA: dict[str, dict[str, Any]] = {
     "dq_dk_dv": {**_GRADIENTS, "pipeline": "kr_ktr_vr", "pad_hdim_q": 8, "pad_hdim_v": 8, "mask_form": "any"},
     "convert_dq": {"block": (128, 32, 64, 128), "pad_q": True, "pad_hdim_q": 1, "deterministic": True},
 }
+# Two waves share a row.
+_NORM: dict[str, Any] = {"dtype": "fp16", "rows": 1, "columns": 1024, "threads": 128, "vector": 8, "pad": True}
+_INT8: dict[str, Any] = {"dtype_y": "int8", "quant": "dynamic"}
 
 
 def make_gemm(gpu: str = GPU, **changes: Any) -> Kernel:
@@ -82,6 +86,10 @@ def _make_fmha(family: str) -> Kernel:
     return fmha.OP.make_kernel(fmha.Config(**fields), GPU)
 
 
+def _make_norm(kind: str, **changes: Any) -> Kernel:
+    return norm_op.OP.make_kernel(norm_op.config(**{**_NORM, "kind": kind, "dtype_y": "fp16", **changes}), GPU)
+
+
 def make_kernels() -> dict[str, Kernel]:
     """Make the kernels to mutate, by name: op and kind."""
     return {
@@ -94,4 +102,8 @@ def make_kernels() -> dict[str, Kernel]:
         "grouped_conv/backward_data": _make_conv("backward_data", (4, 8, 8)),
         "grouped_conv/backward_weight": _make_conv("backward_weight", (4, 8, 8), block=(32, 64, 32), split_k=True),
         **{f"fmha/{family}": _make_fmha(family) for family in _FMHA},
+        "norm/rms": _make_norm("rms", residual="store", **_INT8),
+        "norm/layer": _make_norm("layer", save=True),
+        "norm/smoothquant": _make_norm("smoothquant", **{**_INT8, "quant": "smooth"}),
+        "norm/two_pass": _make_norm("rms", residual="store", save=True, rows=2, vector=4, two_pass=True),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.array_plan import ArrayPlan, ArraySpec
+from tilewright.ops.array_plan import ArrayPlan, ArraySpec, match_results
 from tilewright.ops.fmha.array_operands import (
     find_memory,
     get_query_shape,
@@ -55,7 +55,8 @@ def plan_attention(
         page_table=page_table,
     )
     sizes = read_sizes(given, options)
-    out, lse_out = _match_outs(outs, options)
+    matched = match_results(outs, ("out", "lse")[: 1 + options.return_lse])
+    out, lse_out = matched[0], matched[-1]
     dtype = find_types(q, out)
     memory = find_memory(options.layout, q, k, v)
     stored = DTYPES[dtype].o
@@ -90,17 +91,6 @@ def plan_attention(
         },
     )
     return ArrayPlan(results, (launch,))
-
-
-def _match_outs(
-    outs: list[ArraySpec | AttentionOptions | None], options: AttentionOptions
-) -> tuple[ArraySpec | None, ArraySpec | None]:
-    """The arrays that the caller passed for the result and the LSE."""
-    given = [out for out in outs if isinstance(out, ArraySpec)]
-    wanted = 1 + options.return_lse
-    if given and len(given) != wanted:
-        raise InvalidValueError(f"out has {len(given)} arrays, but there are {wanted} results: pass a tuple of them")
-    return (*given, None, None)[0], (*given, None, None)[1]
 
 
 def _count_splits(given: Operands, options: AttentionOptions, sizes: Sizes, arch: Arch) -> int:

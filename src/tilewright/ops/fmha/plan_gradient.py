@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError, TensorError
-from tilewright.ops.array_plan import ArrayPlan, ArraySpec, check_same_type
+from tilewright.ops.array_plan import ArrayPlan, ArraySpec, check_same_type, match_results
 from tilewright.ops.fmha.array_operands import (
     find_memory,
     get_pair_shape,
@@ -59,7 +59,7 @@ def plan_gradient(
     if options.bias_gradient and bias is None:
         raise InvalidValueError("bias_gradient is set, but bias is None: pass the bias of the forward call")
     memory = find_memory(options.layout, q, k, v, output_gradient, out)
-    made = _match_outs(outs, 3 + options.bias_gradient)
+    made = match_results(outs, ("dq", "dk", "dv", "dbias")[: 3 + options.bias_gradient], "gradients")
     dq, dk, dv = (
         memory.make_result(made[place], f"d{like.name}", RESULT + place, q.dtype, like.shape)
         for place, like in enumerate((q, k, v))
@@ -94,13 +94,6 @@ def plan_gradient(
         },
     )
     return ArrayPlan(results, (launch,))
-
-
-def _match_outs(outs: list[ArraySpec | AttentionOptions | None], wanted: int) -> tuple[ArraySpec | None, ...]:
-    given = [out for out in outs if isinstance(out, ArraySpec)]
-    if given and len(given) != wanted:
-        raise InvalidValueError(f"gradients has {len(given)} arrays, must have {wanted}: one for each result")
-    return tuple(given) or (None,) * wanted
 
 
 def _check_shapes(arrays: tuple[ArraySpec, ...], shape: tuple[int, ...]) -> None:

@@ -24,7 +24,7 @@ from tilewright.ops.grouped_conv.problem import Problem
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.problem_values import Extents
 from tilewright.ops.rule import Rejection, Rule, collect_rules, rule
-from tilewright.ops.rule_forms import since
+from tilewright.ops.rule_forms import same_fields, since
 
 # CK Tile suppresses an access outside of a tensor by adding 2³¹ bytes to its offset (amd_buffer_store in
 # core/arch/amd_buffer_addressing_builtins.hpp), so that no tensor may be larger than that.
@@ -38,26 +38,17 @@ _BF16 = {**_SPLIT, **expand_dtype("bf16"), "specialization": "filter1x1_stride1_
 _POINT = {"direction": "backward_weight", "filter_size": 1, "left_pad": 0, "right_pad": 0, "k_batch": 2}
 
 
-@rule(
+SAME_PROBLEM = same_fields(
     "S501",
     "other-problem",
-    reads=("direction", "ndim", "dtype_a", "dtype_b", "dtype_c"),
+    "Direction, number of dimensions and types of problem and kernel must be the same.",
+    ("direction", "ndim", "dtype_a", "dtype_b", "dtype_c"),
     enforced_by="tilewright",
     good={},
     bad={"problem": {"dtype": "bf16"}},
+    why="they are compile-time values of the kernel.",
+    fix="choose a kernel with the problem's direction, dimensions and types.",
 )
-def check_problem_kind(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """Direction, number of dimensions and types of problem and kernel must be the same.
-
-    Why: they are compile-time values of the kernel.
-
-    Fix: choose a kernel with the problem's direction, dimensions and types.
-    """
-    for name in ("direction", "ndim", "dtype_a", "dtype_b", "dtype_c"):
-        mine, wanted = getattr(config, name), getattr(problem, name)
-        if mine != wanted:
-            return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
-    return None
 
 
 @rule(

@@ -29,11 +29,12 @@ from tilewright.ops.norm.config import (
     Config,
     compute_lds_bytes,
     count_threads,
+    get_common_fields,
 )
 from tilewright.ops.norm.problem import CALL, Problem, apply_strides, list_tensors
 from tilewright.ops.norm.rules import FIT_RULES, RULES, count_most_elements
 from tilewright.ops.op import Op
-from tilewright.ops.portfolio import Fields, KernelPortfolio
+from tilewright.ops.portfolio import KernelPortfolio, fix_fields
 from tilewright.ops.space import Space
 
 if TYPE_CHECKING:
@@ -73,16 +74,12 @@ def _make_context(kernel: Kernel) -> dict[str, Any]:
         "quantized": config.quant != "none",
         "smooth": format_cpp_bool(config.quant == "smooth"),
         "passes": "TwoPass" if config.two_pass else "OnePass",
-        "tensors": [tensor.name for tensor in list_tensors(Problem(rows=1, columns=1, **_get_common_fields(config)))],
+        "tensors": [tensor.name for tensor in list_tensors(Problem(rows=1, columns=1, **get_common_fields(config)))],
         "arguments": _ARGUMENTS[config.kind].split(", "),
         "step": config.vector if config.pad else config.columns,
         "most_elements": count_most_elements(config),
         "block_threads": count_threads(config, archs.load(kernel.arch)),
     }
-
-
-def _get_common_fields(given: Config | Problem) -> dict[str, Any]:
-    return {name: getattr(given, name) for name in COMMON_FIELDS}
 
 
 def _count_sizes(problem: Problem) -> StreamedSizes:
@@ -121,10 +118,6 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:  #
         ("dtype",): [(name,) for name in DTYPES],
         ("two_pass",): [(False,), (True,)],
     }
-
-
-def _list_portfolio_fields(problem: Problem, arch: Arch) -> tuple[Fields, ...]:  # noqa: ARG001
-    return (_get_common_fields(problem),)
 
 
 OP = Op(
@@ -173,7 +166,7 @@ OP = Op(
     ),
     filters={"datatype": "dtype", "variants": "kind"},
     cost=make_streaming_cost(_count_sizes, _describe_group, CModelInputs(CALL)),
-    portfolio=KernelPortfolio(_HERE / "preselected", _list_portfolio_fields),
+    portfolio=KernelPortfolio(_HERE / "preselected", fix_fields(*COMMON_FIELDS)),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fields import ChoiceType, ConfigBase, CountType, DtypeType, FlagType, config_field
@@ -63,3 +64,8 @@ def compute_lds_bytes(config: Config, arch: Arch) -> int:
     if config.threads <= arch.wave_size:
         return 0
     return count_threads(config, arch) // arch.wave_size * (16 if config.kind == "layer" else 4)
+
+
+def get_common_fields(given: object) -> dict[str, Any]:
+    """The values that a config and its problems have in common."""
+    return {name: getattr(given, name) for name in COMMON_FIELDS}

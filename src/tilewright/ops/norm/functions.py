@@ -19,6 +19,7 @@ from tilewright.ops.array_plan import (
     check_same_type,
     choose_result,
     make_zeros,
+    match_results,
 )
 from tilewright.ops.norm.config import QUANTIZED_DTYPES
 from tilewright.ops.norm.problem import STRIDES, Problem, list_tensors
@@ -119,19 +120,15 @@ def plan_norm(arch: Arch, *given: Any) -> ArrayPlan:
         "residual": "none" if "residual" not in arrays else "store" if options.return_sum else "add",
     }
     wanted = [tensor for tensor in list_tensors(Problem(**fields)) if tensor.output]
-    outs = [each for each in passed if each is not None]
-    if outs and len(outs) != len(wanted):
-        names = ", ".join(tensor.name for tensor in wanted)
-        raise InvalidValueError(f"out has {len(outs)} arrays, but there are {len(wanted)} results: {names}")
+    outs = match_results(passed, [tensor.name for tensor in wanted])
     results = {}
-    for place, tensor in enumerate(wanted):
+    for place, (out, tensor) in enumerate(zip(outs, wanted, strict=True), len(NAMES)):
         shape = x.shape if len(tensor.shape) == 2 else x.shape[:-1]
-        out = outs[place] if outs else None
-        result = choose_result(out, tensor.name, len(NAMES) + place, arch.resolve_dtype(tensor.dtype), shape)
+        result = choose_result(out, tensor.name, place, arch.resolve_dtype(tensor.dtype), shape)
         results[tensor.name] = result if result.is_packed else result.pack()
     if 0 in x.shape:
         return ArrayPlan(tuple(results.values()), zeros=True)
-    views = {name: _view_rows(each) if name in STRIDES else each for name, each in arrays.items()}
+    views = {name: each.view_rows() if name in STRIDES else each for name, each in arrays.items()}
     shapes = {tensor.name: tensor.shape for tensor in wanted}
     views |= {name: each.reshape(shapes[name]) for name, each in results.items()}
     strides: dict[str, Any] = {STRIDES[name]: view.strides[0] for name, view in views.items() if name in STRIDES}
@@ -158,15 +155,6 @@ def _check(arrays: dict[str, ArraySpec], options: _Options) -> None:
             raise TensorError(f"smooth is {array.dtype}, its factors are float32")
         if name not in STRIDES and not array.is_packed:
             arrays[name] = array.pack()
-
-
-def _view_rows(array: ArraySpec) -> ArraySpec:
-    """An array as rows with neighbouring elements, packed if a kernel cannot read it as it is."""
-    columns = array.shape[-1]
-    merged = array.merge_leading(1)
-    if merged is not None and (array.strides[-1] == 1 or columns == 1) and merged.strides[0] >= columns:
-        return merged
-    return array.pack().reshape((math.prod(array.shape[:-1]), columns))
 
 
 _normalize = ArrayFunction(plan_norm, *NAMES)

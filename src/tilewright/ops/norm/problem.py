@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+import functools
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.call_struct import CallStruct, declare_number, declare_numbers, declare_pointer
-from tilewright.ops.execution import Tensor
+from tilewright.base.errors import InvalidValueError
+from tilewright.ops.call_struct import CallStruct, declare_number, declare_numbers
+from tilewright.ops.declared_tensors import DeclaredTensor, apply_row_strides, declare_pointers, list_present
 from tilewright.ops.fields import ChoiceType, DtypeType, FlagType
 from tilewright.ops.norm.config import DTYPES, KIND_NAMES, QUANTIZED_DTYPES, QUANTS, RESIDUALS
 from tilewright.ops.problem_field import Derived, IntegerType, NumberType, ProblemBase, problem_field
-from tilewright.ops.strides import check_strides
 
 _STRIDE = IntegerType(0)
 _PACKED = Derived("packed", lambda problem: problem.columns)
-# The problem field with the distance of rows, by tensor.
-STRIDES = {"x": "stride_x", "residual": "stride_residual", "y": "stride_y", "sum": "stride_sum"}
 
 
 class Problem(ProblemBase):
@@ -72,57 +66,23 @@ class Problem(ProblemBase):
         return self.rows * self.columns * (own + find_dtype(self.dtype_y).storage_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """A tensor that some problems have: a matrix, or a vector of its rows or columns, in fp32 or the named type."""
-
-    name: str
-    shape: str
-    is_present: Callable[[Problem], bool]
-    dtype: str = ""
-    output: bool = False
-    doc: str = ""
-
-
-_SLOTS = (
-    _Slot("x", "matrix", lambda _: True, "dtype"),
-    _Slot("residual", "matrix", lambda problem: problem.residual != "none", "dtype"),
-    _Slot("weight", "columns", lambda problem: problem.kind != "smoothquant", "dtype"),
-    _Slot("bias", "columns", lambda problem: problem.kind == "layer", "dtype"),
-    _Slot("smooth", "columns", lambda problem: problem.quant == "smooth"),
-    _Slot("y", "matrix", lambda _: True, "dtype_y", output=True),
-    _Slot("sum", "matrix", lambda problem: problem.residual == "store", "dtype", output=True, doc=": x + residual"),
-    _Slot("scale", "rows", lambda problem: problem.quant != "none", output=True),
-    _Slot("mean", "rows", lambda problem: problem.save and problem.kind == "layer", output=True),
-    _Slot("rstd", "rows", lambda problem: problem.save, output=True, doc=": inverse deviation or root mean square"),
+_MATRIX, _ROWS, _COLUMNS = ("rows", "columns"), ("rows",), ("columns",)
+TENSORS = (
+    DeclaredTensor("x", _MATRIX, "dtype", stride="stride_x"),
+    DeclaredTensor("residual", _MATRIX, "dtype", lambda p: p.residual != "none", stride="stride_residual"),
+    DeclaredTensor("weight", _COLUMNS, "dtype", lambda p: p.kind != "smoothquant"),
+    DeclaredTensor("bias", _COLUMNS, "dtype", lambda p: p.kind == "layer"),
+    DeclaredTensor("smooth", _COLUMNS, "", lambda p: p.quant == "smooth"),
+    DeclaredTensor("y", _MATRIX, "dtype_y", stride="stride_y", output=True),
+    DeclaredTensor("sum", _MATRIX, "dtype", lambda p: p.residual == "store", "x + residual", "stride_sum", output=True),
+    DeclaredTensor("scale", _ROWS, "", lambda p: p.quant != "none", output=True),
+    DeclaredTensor("mean", _ROWS, "", lambda p: p.save and p.kind == "layer", output=True),
+    DeclaredTensor("rstd", _ROWS, "", lambda p: p.save, "inverse deviation or root mean square", output=True),
 )
-
-
-def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
-    """All tensors in the order of the C struct: inputs first."""
-    return tuple(_make_tensor(slot, problem) for slot in _SLOTS if slot.is_present(problem))
-
-
-def _make_tensor(slot: _Slot, problem: Problem) -> Tensor:
-    dtype = getattr(problem, slot.dtype) if slot.dtype else "fp32"
-    if slot.shape == "matrix":
-        strides = (getattr(problem, STRIDES[slot.name]), 1)
-        return Tensor(slot.name, dtype, (problem.rows, problem.columns), strides, output=slot.output)
-    return Tensor(slot.name, dtype, (getattr(problem, slot.shape),), (1,), output=slot.output)
-
-
-def apply_strides(problem: Problem, strides: Mapping[str, tuple[int, ...]]) -> Problem:
-    """The problem with the actual strides of its tensors, by name. Elements of a row must be neighbours."""
-    known = {tensor.name: tensor for tensor in list_tensors(problem)}
-    changes: dict[str, Any] = {}
-    for name, given in strides.items():
-        tensor = known[choose("tensor of the problem", name, known)]
-        if name in STRIDES and len(given) == len(tensor.shape) and problem.rows > 1 and given[0] >= problem.columns:
-            changes[STRIDES[name]] = given[0]
-    changed = dataclasses.replace(problem, **changes)
-    check_strides(list_tensors(changed), strides, "a norm", "copy it")
-    return changed
-
+# The problem field with the distance of rows, by tensor.
+STRIDES = {tensor.name: tensor.stride for tensor in TENSORS if tensor.stride}
+list_tensors = functools.partial(list_present, TENSORS)
+apply_strides = functools.partial(apply_row_strides, TENSORS, who="a norm")
 
 CALL = CallStruct(
     op="norm",
@@ -133,14 +93,7 @@ A kernel with quantisation divides each row of y by its scale and rounds it; smo
 each column before. Strides are the distance in elements between neighbouring rows.""",
     problem_type=Problem,
     members=(
-        *(
-            declare_pointer(
-                slot.name,
-                f"{slot.shape}{'' if slot.dtype else ', float'}{slot.doc}",
-                c_type="void" if slot.output else "const void",
-            )
-            for slot in _SLOTS
-        ),
+        *declare_pointers(TENSORS),
         *declare_numbers("rows", "columns", *STRIDES.values()),
         declare_number("epsilon", c_type="double"),
     ),

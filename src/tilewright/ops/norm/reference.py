@@ -12,18 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats, to_numpy_dtype
+from tilewright.arch.number_formats import Floats, find_largest, to_numpy_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import compute_store_error, to_float64
-from tilewright.ops.norm.config import COMMON_FIELDS, Config
+from tilewright.ops.norm.config import Config, get_common_fields
 from tilewright.ops.norm.problem import STRIDES, Problem, list_tensors
 from tilewright.ops.norm.rules import FIT_RULES
 from tilewright.ops.rule import find_violations
 from tilewright.ops.tolerance import Tolerance
 
 U = 2.0**-24  # the rounding error of fp32
-# The largest values of quantised types; an fp8 has 240 in the encoding of CDNA 3 and 448 in OCP's.
-LARGEST = {"int8": 127.0, "fp8_fnuz": 240.0, "fp8_ocp": 448.0}
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
@@ -68,7 +66,7 @@ def _compute_values(problem: Problem, given: Mapping[str, NDArray[Any]], arch: A
     y = total if problem.kind == "smoothquant" else (total - mean) * rstd * wide["weight"] + wide.get("bias", 0.0)
     found["normalized"] = y = y * wide.get("smooth", 1.0)
     if problem.quant != "none":
-        found["scale"] = np.abs(y).max(axis=1, keepdims=True) / LARGEST[arch.resolve_dtype(problem.dtype_y)]
+        found["scale"] = np.abs(y).max(axis=1, keepdims=True) / find_largest(problem.dtype_y, arch)
         y = np.divide(y, found["scale"], out=np.zeros_like(y), where=found["scale"] > 0)
     return {**found, "y": y}
 
@@ -130,7 +128,7 @@ def _compute_errors(
     # The sum with the bias, and the product with the smooth factor.
     error = error * smooth + 2 * U * np.abs(exact["normalized"])
     if problem.quant != "none":
-        largest = LARGEST[arch.resolve_dtype(problem.dtype_y)]
+        largest = find_largest(problem.dtype_y, arch)
         scale = np.where(exact["scale"] > 0, exact["scale"], 1.0)
         errors["scale"] = error.max(axis=1, keepdims=True) / largest + 3 * U * scale
         error = (error + np.abs(exact["y"]) * errors["scale"]) / scale + 3 * U * np.abs(exact["y"])
@@ -150,10 +148,9 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         (config.rows + 1, 2 * whole + vector, 0),
         (1, 5 * whole - vector, 0),
     )
-    common = {name: getattr(config, name) for name in COMMON_FIELDS}
     found = []
     for rows, columns, gap in sizes:
         if columns > 0:
             strides: dict[str, Any] = {name: columns + gap * times for times, name in enumerate(STRIDES.values(), 1)}
-            found.append(Problem(**common, rows=rows, columns=columns, **strides))
+            found.append(Problem(**get_common_fields(config), rows=rows, columns=columns, **strides))
     return tuple(problem for problem in found if not find_violations(FIT_RULES, config, problem, arch))

@@ -8,13 +8,14 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.norm.config import COMMON_FIELDS, QUANTIZED_DTYPES, Config, count_threads
 from tilewright.ops.norm.problem import STRIDES, Problem
-from tilewright.ops.rule import Rejection, collect_rules, rule
-from tilewright.ops.rule_forms import divides, equal, one_of
+from tilewright.ops.rule import Rejection, collect_rules
+from tilewright.ops.rule_forms import RuleGroup, divides, equal, examples, one_of, same_fields
 
 MAX_BYTES = 2**32 - 1  # the size of a buffer descriptor has 32 bits (make_wave_buffer_resource)
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
 MAX_VECTOR_BYTES = 16  # of buffer_store_dwordx4, the longest store
 MOST_HELD = 64  # of the 256 registers of a lane, for four values of each element
+_NORM = RuleGroup()
 
 
 def count_most_elements(config: Config) -> int:
@@ -22,14 +23,8 @@ def count_most_elements(config: Config) -> int:
     return min(MAX_INDEX, MAX_BYTES // find_dtype(config.dtype).storage_bytes)
 
 
-@rule(
-    "N101",
-    "type-of-y",
-    reads=("dtype", "dtype_y", "quant"),
-    enforced_by="tilewright",
-    good={"quant": "dynamic", "dtype_y": "int8"},
-    bad={"dtype_y": "int8"},
-)
+@examples(good={"quant": "dynamic", "dtype_y": "int8"}, bad={"dtype_y": "int8"})
+@_NORM.rule("N101", "type-of-y", "tilewright", ("dtype", "dtype_y", "quant"))
 def check_type_of_y(config: Config, arch: Arch) -> Rejection | None:
     """Quantised rows are int8 or fp8; others have the type of x.
 
@@ -99,9 +94,8 @@ VECTOR = one_of(
 )
 
 
-@rule(
-    "N110", "work-group-too-large", reads=("rows", "threads"), enforced_by="device", good={"rows": 8}, bad={"rows": 16}
-)
+@examples(good={"rows": 8}, bad={"rows": 16})
+@_NORM.rule("N110", "work-group-too-large", "device", ("rows", "threads"))
 def check_threads(config: Config, arch: Arch) -> Rejection | None:
     """A work-group has at most 1024 threads.
 
@@ -116,14 +110,8 @@ def check_threads(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.rows} rows take {threads} threads, at most {most}", "rows", rows)
 
 
-@rule(
-    "N112",
-    "waves-of-a-row",
-    reads=("kind", "quant", "threads"),
-    enforced_by="compiler",
-    good={"kind": "layer", "columns": 1536, "threads": 192},
-    bad={"columns": 1536, "threads": 192},
-)
+@examples(good={"kind": "layer", "columns": 1536, "threads": 192}, bad={"columns": 1536, "threads": 192})
+@_NORM.rule("N112", "waves-of-a-row", "compiler", ("kind", "quant", "threads"))
 def check_waves(config: Config, arch: Arch) -> Rejection | None:
     """The threads of a row are a part of a wave, one wave, or several; several are a power of two.
 
@@ -140,14 +128,8 @@ def check_waves(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{waves} waves share a row, must be a power of two", "threads", wave)
 
 
-@rule(
-    "N113",
-    "wave-not-filled",
-    reads=("rows", "threads"),
-    enforced_by="compiler",
-    good={"rows": 2, "columns": 256, "threads": 32},
-    bad={"rows": 1, "columns": 256, "threads": 32},
-)
+@examples(good={"rows": 2, "columns": 256, "threads": 32}, bad={"rows": 1, "columns": 256, "threads": 32})
+@_NORM.rule("N113", "wave-not-filled", "compiler", ("rows", "threads"))
 def check_rows(config: Config, arch: Arch) -> Rejection | None:
     """rows × threads is a multiple of the wave size.
 
@@ -161,14 +143,8 @@ def check_rows(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.rows} rows × {config.threads} threads are no whole waves", "rows", rows)
 
 
-@rule(
-    "N115",
-    "vector-too-long",
-    reads=("dtype", "vector"),
-    enforced_by="device",
-    good={},
-    bad={"columns": 2048, "vector": 16},
-)
+@examples(bad={"columns": 2048, "vector": 16})
+@_NORM.rule("N115", "vector-too-long", "device", ("dtype", "vector"))
 def check_vector_bytes(config: Config, arch: Arch) -> Rejection | None:
     """A vector of x has at most 16 bytes.
 
@@ -182,14 +158,8 @@ def check_vector_bytes(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.vector} elements of {config.dtype} exceed {MAX_VECTOR_BYTES} bytes", "vector", longest)
 
 
-@rule(
-    "N116",
-    "thread-holds-too-much",
-    reads=("columns", "threads"),
-    enforced_by="tilewright",
-    good={"columns": 8192},
-    bad={"columns": 16384},
-)
+@examples(good={"columns": 8192}, bad={"columns": 16384})
+@_NORM.rule("N116", "thread-holds-too-much", "tilewright", ("columns", "threads"))
 def check_held(config: Config, arch: Arch) -> Rejection | None:
     """A thread holds at most 64 elements of a row.
 
@@ -203,36 +173,21 @@ def check_held(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.threads} threads hold at most {most} elements, not {config.columns}", "columns", most)
 
 
-@rule(
+SAME_PROBLEM = same_fields(
     "S501",
     "other-problem",
-    reads=COMMON_FIELDS,
+    "Kind, types, residual, quantisation and saved statistics of problem and kernel must be the same.",
+    COMMON_FIELDS,
     enforced_by="tilewright",
     good={},
     bad={"problem": {"dtype": "bf16", "dtype_y": "bf16"}},
+    why="they are compile-time values of the kernel.",
+    fix="choose a kernel with the problem's values.",
 )
-def check_problem(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """Kind, types, residual, quantisation and saved statistics of problem and kernel must be the same.
-
-    Why: they are compile-time values of the kernel.
-
-    Fix: choose a kernel with the problem's values.
-    """
-    for name in COMMON_FIELDS:
-        mine, wanted = getattr(config, name), getattr(problem, name)
-        if mine != wanted:
-            return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
-    return None
 
 
-@rule(
-    "S502",
-    "row-too-long",
-    reads=("columns", "two_pass"),
-    enforced_by="supports",
-    good={"columns": 512, "threads": 64, "two_pass": True},
-    bad={"pad": True, "problem": {"columns": 8192}},
-)
+@examples(good={"columns": 512, "threads": 64, "two_pass": True}, bad={"pad": True, "problem": {"columns": 8192}})
+@_NORM.rule("S502", "row-too-long", "supports", ("columns", "two_pass"))
 def check_length(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """A kernel of one pass holds a whole row.
 
@@ -245,14 +200,8 @@ def check_length(config: Config, problem: Problem, arch: Arch) -> Rejection | No
     return Rejection(f"a row has {problem.columns} elements, the kernel holds {config.columns}", "two_pass", True)
 
 
-@rule(
-    "S503",
-    "columns-not-tiled",
-    reads=("columns", "vector", "pad"),
-    enforced_by="supports",
-    good={"pad": True, "problem": {"columns": 1000}},
-    bad={"problem": {"columns": 1000}},
-)
+@examples(good={"pad": True, "problem": {"columns": 1000}}, bad={"problem": {"columns": 1000}})
+@_NORM.rule("S503", "columns-not-tiled", "supports", ("columns", "vector", "pad"))
 def check_multiple(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Rows are a multiple of `columns`, with pad of the vector.
 
@@ -266,14 +215,8 @@ def check_multiple(config: Config, problem: Problem, arch: Arch) -> Rejection | 
     return Rejection(f"a row has {problem.columns} elements, must be a multiple of {step}", "pad", True)
 
 
-@rule(
-    "S504",
-    "unsuitable-stride",
-    reads=("dtype", "vector"),
-    enforced_by="supports",
-    good={"problem": {"stride_x": 1032}},
-    bad={"problem": {"stride_x": 1030}},
-)
+@examples(good={"problem": {"stride_x": 1032}}, bad={"problem": {"stride_x": 1030}})
+@_NORM.rule("S504", "unsuitable-stride", "supports", ("dtype", "vector"))
 def check_strides(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
     """Strides are a multiple of the vector, and no matrix exceeds 2³¹ - 1 elements and 4 GiB.
 
