@@ -13,7 +13,7 @@ _EXTRA_OF = {
     **dict.fromkeys(("numpy", "ml_dtypes", "elftools"), "emulator"),
     **dict.fromkeys(("pyarrow", "duckdb"), "data"),
     **dict.fromkeys(("lightgbm", "scipy"), "learn"),
-    **{"matplotlib": "plots", "ray": "cluster", "torch": "torch", "triton": "triton"},
+    **{"cryptography": "index", "matplotlib": "plots", "ray": "cluster", "torch": "torch", "triton": "triton"},
 }
 
 

@@ -63,6 +63,10 @@ def _parse_emulator_mode(text: str) -> str | None:
     return choose("mode", text, EMULATOR_MODES)
 
 
+def _parse_prebuilt_mode(text: str) -> str | None:
+    return choose("mode", text, PREBUILT_MODES)
+
+
 def _parse_toolchain(text: str) -> str | None:
     return choose("toolchain", text, TOOLCHAINS)
 
@@ -73,6 +77,8 @@ READ, READ_WRITE = "read", "read-write"
 ROCM, PYPI, GPU_LESS = "rocm", "pypi", "gpu-less"
 TOOLCHAINS = (ROCM, PYPI, GPU_LESS)  # in the order of preference
 REMOTE_MODES = (READ, READ_WRITE)
+PREBUILT_NEVER, PREBUILT_EXACT, PREBUILT_SAME_SOURCE = "never", "exact", "same-source"
+PREBUILT_MODES = (PREBUILT_NEVER, PREBUILT_EXACT, PREBUILT_SAME_SOURCE)
 EMULATOR_MODES = ("fast", "strict")
 
 ROCM_PATH: Knob[Path | None] = Knob(
@@ -152,7 +158,8 @@ REMOTE: Knob[str | None] = Knob(
     "url",
     _parse_text,
     None,
-    "A store shared by several machines: `folder:/path`, an absolute path, or `redis://host:port/db`.",
+    "A store shared by several machines: `folder:/path`, an absolute path, `redis://host:port/db`, or a signed index, "
+    "`https://host/path`, which is only read.",
 )
 REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
     "TILEWRIGHT_REMOTE_SECRET_FILE",
@@ -162,12 +169,28 @@ REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
     "A file with the secret that signs entries of the shared store. When set, entries without a valid signature are "
     "rejected.",
 )
+REMOTE_KEYS: Knob[str | None] = Knob(
+    "TILEWRIGHT_REMOTE_KEYS",
+    "keys",
+    _parse_text,
+    None,
+    "The pinned public root keys of a signed index, `ed25519:` and 64 hex digits, separated by commas. An index is "
+    "used only if one of them vouches for it.",
+)
 REMOTE_MODE: Knob[str | None] = Knob(
     "TILEWRIGHT_REMOTE_MODE",
     "read or read-write",
     _parse_remote_mode,
     None,
     "Whether this machine only reads the shared store, or also writes to it. Default: read-write.",
+)
+PREBUILT: Knob[str | None] = Knob(
+    "TILEWRIGHT_PREBUILT",
+    "never, exact or same-source",
+    _parse_prebuilt_mode,
+    None,
+    "Which kernels of installed wheels are used: none, those of exactly this toolchain, or also those that another "
+    "compiler made from the same source and CK tree. Default: exact.",
 )
 
 DEVICE: Knob[str | None] = Knob(
@@ -224,7 +247,9 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     STORE,
     REMOTE,
     REMOTE_SECRET_FILE,
+    REMOTE_KEYS,
     REMOTE_MODE,
+    PREBUILT,
     DEVICE,
     EMULATE,
     TRITON_GPU,
@@ -251,6 +276,11 @@ def store_dir() -> Path:
 def is_remote_writable() -> bool:
     """Whether the shared store is written, not only read."""
     return (REMOTE_MODE.get() or READ_WRITE) == READ_WRITE
+
+
+def get_prebuilt_mode() -> str:
+    """Which kernels of installed wheels may be used."""
+    return PREBUILT.get() or PREBUILT_EXACT
 
 
 def job_count() -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilewright.base import events, knobs
-from tilewright.base.errors import InvalidValueError, StoreError
+from tilewright.base.errors import InvalidValueError, StoreError, ToolchainError
 from tilewright.base.short_text import join_counts
 from tilewright.building.build_progress import BuildProgress, Span, sort_longest_first
 from tilewright.building.compile_costs import read_costs, record_cost
@@ -18,6 +18,7 @@ from tilewright.building.graph import STEPS, NinjaJob, write_graph
 from tilewright.building.header_set import HeaderSet
 from tilewright.building.ninja_run import StepEnded, run_graph
 from tilewright.building.outcome import collect_facts, find_misfit, read_failure
+from tilewright.building.prebuilt.choose import take_same_source, take_without_toolchain
 from tilewright.building.precompiled_headers import prepare_header_sets
 from tilewright.building.process import find_fast_allocator
 from tilewright.building.store.artifact import Artifact, Failure
@@ -80,7 +81,10 @@ def build_kernels(
     compiled again only if `retry` is set.
     """
     listed = list(dict.fromkeys(kernels))
-    toolchain = find_toolchain()
+    try:
+        toolchain = find_toolchain()
+    except ToolchainError as error:
+        return _take_all_prebuilt(listed, tiers or open_tiers(), error)
     units = []
     with events.report_task("keys", len(listed)) as advance:
         for kernel in listed:
@@ -114,6 +118,17 @@ def build_compile_jobs(
     )
 
 
+def _take_all_prebuilt(kernels: Sequence[Kernel], tiers: Tiers, error: ToolchainError) -> BuildResult:
+    """Take all kernels from installed wheels, on a machine that cannot compile. Raises `error` if one is missing."""
+    started = time.monotonic()
+    found = take_without_toolchain(kernels, tiers)
+    missing = [kernel.slug for kernel in kernels if kernel not in found]
+    if missing:
+        error.add_note(f"{len(missing):,} of {len(kernels):,} kernels are in no installed wheel, first {missing[0]}")
+        raise error
+    return BuildResult(dict(found), 0, (), {}, 0.0, time.monotonic() - started)
+
+
 @dataclass
 class _BuildRun:
     """The state of a running build."""
@@ -139,6 +154,10 @@ class _BuildRun:
         self.tiers.local.check_owner()
         self.found = self._find_entries(list(self.units))
         missing = [key for key in self.units if key not in self.found]
+        if missing and self.tiers.packages:
+            taken = take_same_source([self.units[key] for key in missing], self.tiers)
+            self.found |= {key: taken[unit.kernel] for key in missing if (unit := self.units[key]).kernel in taken}
+            missing = [key for key in missing if key not in self.found]
         if missing:
             self._progress_at = time.monotonic()
             with events.report_task(TASK, len(missing)) as advance:

@@ -60,6 +60,11 @@ class CompileJob:
             }
         )
 
+    @cached_property
+    def source_key(self) -> str:
+        """The digest of the inputs that Tilewright itself writes, the same for every toolchain and CK tree."""
+        return compute_source_key(self.source)
+
     @property
     def name(self) -> str:
         """The name of the translation unit, the same in both passes."""
@@ -123,6 +128,19 @@ class CompileJob:
             "compiler": self.toolchain.compiler,
             "ck": self.source.ck.generation,
         }
+
+
+def compute_source_key(source: KernelSource) -> str:
+    """Compute the digest of a kernel's source, of our own files that it includes, of its GPU and of the recipe."""
+    return digest_value(
+        {
+            "recipe": RECIPE,
+            "source": digest_text(source.text),
+            "files": {name: digest_text(text) for name, text in source.files.items()},
+            "arch": source.kernel.arch,
+            "hip_forward": digest_text(HIP_FORWARD.read_text("utf-8")),
+        }
+    )
 
 
 def make_compile_job(kernel: Kernel, toolchain: Toolchain) -> CompileJob:

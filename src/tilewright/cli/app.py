@@ -52,6 +52,7 @@ COMMANDS = {
     "rules": "rules",
     "new-op": "new_op",
     "cache": "cache",
+    "index": "index",
     "toolchain": "toolchain",
     "knobs": "knobs",
 }

@@ -11,7 +11,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import make_jobs_option
+from tilewright.cli.command import is_given, make_jobs_option
 from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
@@ -40,6 +40,7 @@ HOURS_PER_KERNEL = 5 / 1000
         "tilewright build gemm --gpu gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
         "tilewright build gemm --gpu gfx942,gfx950 --preselected fp16_rcr_essential \\",
         "    --limit 4 --out my_pack",
+        "tilewright build fp16_rcr_essential --gpu gfx942 --wheel dist",
     ),
 )
 @click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
@@ -69,6 +70,10 @@ HOURS_PER_KERNEL = 5 / 1000
 @click.option(
     "--pack-name", default="tilewright_pack", show_default=True, metavar="NAME", help="CMake name of the pack."
 )
+@click.option("--wheel", type=OutputFolder(), metavar="DIR", help="Also write a wheel of all kernels into this folder.")
+@click.option("--wheel-name", metavar="NAME", show_default="tilewright-kernels-GPU", help="Name of the wheel.")
+@click.option("--wheel-version", metavar="V", show_default="Tilewright's version", help="Version of the wheel.")
+@click.option("--wheel-emulator", is_flag=True, help="Add the HIP library of emulated devices to the wheel.")
 @add_json_option
 @click.pass_context
 def command(
@@ -90,9 +95,13 @@ def command(
     trace: Path | None,
     pack: Path | None,
     pack_name: str,
+    wheel: Path | None,
+    wheel_name: str | None,
+    wheel_version: str | None,
+    wheel_emulator: bool,
     as_json: bool,
 ) -> None:
-    """Compile kernels into the store and link them into a pack.
+    """Compile kernels into the store, and link them into a pack or a wheel.
 
     KERNELS are preselected sets, kernel-set files (.toml, .json), and kernel names or digests, also
     of several ops; a kernel name contains its GPU. Or KERNELS is an op: its kernels come from
@@ -103,9 +112,12 @@ def command(
     every field of the op, such as --pipeline compv3 mem. -s changes fields of the set. Without a set
     it declares a space of kernels, as in `tilewright space`.
 
-    Kernels that are in the store or its remote tier are not compiled again. If a kernel fails, the
-    others are still built; the exit code is then 1, and no pack is written. Before it builds more
-    than 1,000 kernels, the command asks; without a terminal, give --limit.
+    Kernels that are in the store, an installed wheel or the remote tier are not compiled again. If a
+    kernel fails, the others are still built; the exit code is then 1, and no pack or wheel is
+    written. Before it builds more than 1,000 kernels, the command asks; without a terminal, give
+    --limit.
+
+    A wheel has kernels for one GPU. Machines that install it with pip do not compile them.
     """
     from tilewright.building.builder import LIMIT_S
     from tilewright.registry.registry import Registry
@@ -124,15 +136,32 @@ def command(
                 for gpu in each.resolve_gpus(gpu_target)
                 for kernel in each.choose_kernels(gpu, limit, bounded=True)
             ]
+    _check_wheel_options(ctx, kernels, wheel)
     _confirm_number(ctx, len(kernels), limit)
     with report_progress(as_json=as_json, steps=True):
         registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
         packed = _pack_kernels(registry, pack, pack_name)
+        written = None
+        if wheel is not None and not registry.failures:
+            from tilewright.registry.wheels import write_kernel_wheel
+
+            written = write_kernel_wheel(registry, wheel, name=wheel_name, version=wheel_version, shim=wheel_emulator)
     if as_json:
-        print_json(_to_json(registry, packed))
+        print_json({**_to_json(registry, packed), "wheel": None if written is None else str(written)})
     else:
-        _print(registry, packed)
+        _print(registry, packed, written)
     ctx.exit(1 if registry.failures else 0)
+
+
+def _check_wheel_options(ctx: click.Context, kernels: Sequence[Kernel], wheel: Path | None) -> None:
+    """Reject options of a wheel before anything is built."""
+    gpus = sorted({kernel.arch for kernel in kernels})
+    if wheel is None:
+        given = [name for name in ("wheel_name", "wheel_version", "wheel_emulator") if is_given(ctx, name)]
+        if given:
+            raise InvalidValueError(f"--{given[0].replace('_', '-')} needs --wheel DIR")
+    elif len(gpus) != 1:
+        raise InvalidValueError(f"a wheel has kernels for one GPU: give --wheel once for each of {', '.join(gpus)}")
 
 
 def _confirm_number(ctx: click.Context, count: int, limit: int | None) -> None:
@@ -188,7 +217,7 @@ def _to_json(registry: Registry, packed: Pack | None) -> dict[str, Any]:
     }
 
 
-def _print(registry: Registry, packed: Pack | None) -> None:
+def _print(registry: Registry, packed: Pack | None, wheel: Path | None) -> None:
     from tilewright.base import knobs
 
     built = registry.built
@@ -201,6 +230,8 @@ def _print(registry: Registry, packed: Pack | None) -> None:
     ]
     if packed is not None:
         facts.append(("pack", str(packed.folder)))
+    if wheel is not None:
+        facts.append(("wheel", str(wheel)))
     if registry.failures:
         facts.insert(2, ("failed", mark_bad(format_count(len(registry.failures), "kernel"))))
     print_facts(facts)

@@ -260,6 +260,57 @@ def print_path(as_json: bool) -> None:
         click.echo(str(store.root))
 
 
+@command.command("wheels", cls=Command, examples=("tilewright cache wheels", "tilewright cache wheels --json"))
+@add_json_option
+def list_installed_wheels(as_json: bool) -> None:
+    """List installed wheels of kernels, and whether they are used here.
+
+    A wheel is used if its kernels have this machine's build keys. TILEWRIGHT_PREBUILT also allows
+    kernels that another compiler made from the same source and CK tree, or forbids all.
+    """
+    from tilewright.base.digest import digest_text
+    from tilewright.base.errors import ToolchainError
+    from tilewright.building.prebuilt.choose import describe_fit
+    from tilewright.building.prebuilt.installed import list_wheels
+    from tilewright.building.toolchain import find_toolchain
+
+    with report_progress(as_json=as_json):
+        wheels = list_wheels()
+        try:
+            found = find_toolchain()
+            own: tuple[str | None, str | None] = digest_text(found.identity()), found.ck_digest
+        except ToolchainError:
+            own = None, None  # a wheel's use says so
+    fits = [describe_fit(wheel, *own) for wheel in wheels]
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": wheel.name,
+                    "version": wheel.version,
+                    "gpu": wheel.gpu,
+                    "folder": str(wheel.folder),
+                    "built": wheel.built.to_json(),
+                    "kernels": [entry.to_json() for entry in wheel.entries.values()],
+                    "use": fit,
+                }
+                for wheel, fit in zip(wheels, fits, strict=True)
+            ]
+        )
+        return
+    if not wheels:
+        click.echo("No wheel of kernels is installed, or TILEWRIGHT_PREBUILT is 'never'.")
+    for wheel, fit in zip(wheels, fits, strict=True):
+        print_facts(
+            [
+                ("wheel", wheel.describe()),
+                ("kernels", f"{len(wheel.entries):,} for {wheel.gpu}"),
+                ("built with", wheel.built.describe()),
+                ("here", fit),
+            ]
+        )
+
+
 def resolve_key(text: str, keys: Sequence[str]) -> str:
     """The only key that begins with `text`."""
     matching = [key for key in keys if key.startswith(text)]

@@ -14,10 +14,8 @@ from tilewright.base.errors import CompileError, InvalidValueError, UnsupportedE
 from tilewright.base.events import Notice, emit
 from tilewright.base.knobs import store_dir
 from tilewright.base.user_progress import report_progress
-from tilewright.building.compile_job import make_compile_job
+from tilewright.building.find_built import find_built
 from tilewright.building.store.artifact import Artifact
-from tilewright.building.store.tiers import open_tiers
-from tilewright.building.toolchain import find_toolchain
 from tilewright.dispatch.plan import get_execution
 from tilewright.functions.options import Options
 from tilewright.ops import infer_problem_op
@@ -122,10 +120,7 @@ def _take_from_store(kernels: Sequence[Kernel]) -> Registry:
     store = store_dir()
     unknown = [kernel for kernel in kernels if (store, kernel) not in _taken]
     if unknown:
-        toolchain = find_toolchain()
-        keys = {make_compile_job(kernel, toolchain).key: kernel for kernel in unknown}
-        found = open_tiers().find_entries(list(keys))
-        _taken.update({(store, keys[key]): each for key, each in found.items() if isinstance(each, Artifact)})
+        _taken.update({(store, kernel): each for kernel, each in find_built(unknown).items()})
     results = {kernel: _taken[store, kernel] for kernel in kernels if (store, kernel) in _taken}
     return Registry(tuple(kernels), results)
 

@@ -49,7 +49,8 @@ OPERATION_TIMEOUT_S = 2.0
 # Longer claims are cut to this: a machine that still builds renews its claim.
 CLAIM_TTL_S = 120.0
 FOLDER = "folder"
-SCHEMES = (FOLDER, "redis", "rediss")
+READ_ONLY = ("https", "http")  # a signed index
+SCHEMES = (FOLDER, "redis", "rediss", *READ_ONLY)
 # RFC 2104 recommends keys as long as the hash; half of SHA-256's length still cannot be guessed.
 _SHORTEST_SECRET = 16
 
@@ -60,6 +61,25 @@ _HEAD = struct.Struct("<8sBI")
 _SIGNED = 1
 _DIGEST_BYTES = 32
 _SIGNATURE_BYTES = 32
+
+
+@dataclass(frozen=True)
+class RemoteLimits:
+    """Time limits of a remote, and the number of keys in one request for sizes.
+
+    An operation may take `operation_s`, and longer for its bytes. The look-up of some keys may take `lookup_base_s`,
+    and longer for each key.
+    """
+
+    operation_s: float
+    bytes_per_s: float
+    lookup_base_s: float
+    lookup_per_key_s: float
+    sizes_at_once: int
+
+
+# An index is far away, and each shard of it is a request: 64 take 6 s at 100 ms each. 200 KB at this rate take 0.8 s.
+INTERNET = RemoteLimits(10.0, 250e3, 30.0, 1.0, 64)
 
 
 class Remote(Protocol):
@@ -109,7 +129,7 @@ def check_ttl(ttl_s: float) -> float:
 
 
 def open_remote(url: str) -> Remote:
-    """Open the remote at `folder:/path`, an absolute path, or `redis://host:port/db`."""
+    """Open the remote at `folder:/path`, an absolute path, `redis://host:port/db`, or the index at `https://host`."""
     if url.startswith("/"):
         url = f"{FOLDER}:{url}"
     scheme = choose("scheme of a remote store", url.partition(":")[0], SCHEMES)
@@ -120,6 +140,10 @@ def open_remote(url: str) -> Remote:
         if not path.is_absolute():
             raise StoreError(f"{REMOTE.name}: {url!r} has no absolute path. Write {FOLDER}:/path.")
         return FolderRemote(path)
+    if scheme in READ_ONLY:
+        from tilewright.building.index.remote_index import open_index  # noqa: PLC0415  (only the one in use)
+
+        return open_index(url)
     from tilewright.building.store.remote_redis import open_redis  # noqa: PLC0415  (only the one in use)
 
     return open_redis(url)

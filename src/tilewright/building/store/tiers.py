@@ -19,18 +19,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tilewright.base import knobs
-from tilewright.base.errors import InvalidBlobError, RemoteError
-from tilewright.base.events import Notice, emit
+from tilewright.base.errors import InvalidBlobError, RemoteError, StoreError
+from tilewright.base.events import Event, Notice, add_listener, emit
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import (
     CLAIM_TTL_S,
+    INTERNET,
     MAX_BLOB_BYTES,
     OPERATION_TIMEOUT_S,
+    READ_ONLY,
     Remote,
+    RemoteLimits,
     open_remote,
     pack_entry,
     read_secret,
@@ -116,6 +119,7 @@ class _Attempt(Generic[T]):
         self._work = work
         self._answer: list[T] = []
         self._error: BaseException | None = None
+        self._events: list[Event] = []  # of the work: its thread has no listeners, so the waiting thread emits them
         self.thread = threading.Thread(target=self._run, name="tilewright-remote", daemon=True)
 
     def wait_for_result(self, limit_s: float) -> T:
@@ -123,13 +127,16 @@ class _Attempt(Generic[T]):
         self.thread.join(limit_s)
         if self.thread.is_alive():
             raise _OutOfTime
+        for event in self._events:
+            emit(event)
         if self._error is not None:
             raise self._error
         return self._answer[0]
 
     def _run(self) -> None:
         try:
-            self._answer.append(self._work())
+            with add_listener(self._events.append):
+                self._answer.append(self._work())
         except BaseException as error:  # raised again in `wait_for_result`
             self._error = error
 
@@ -141,9 +148,26 @@ class InvalidBlobs:
     keys: set[str] = field(default_factory=set)
 
 
+class Package(Protocol):
+    """An installed package of entries: a wheel of kernels."""
+
+    @property
+    def entries(self) -> Mapping[str, object]:
+        """The entries by key."""
+        ...
+
+    def describe(self) -> str:
+        """Name and version for messages."""
+        ...
+
+    def read_blob(self, key: str) -> bytes:
+        """Read the blob of an entry. Raises `InvalidBlobError` if it is damaged."""
+        ...
+
+
 @dataclass(frozen=True)
 class Tiers:
-    """A local store and an optional remote tier."""
+    """A local store, installed packages of kernels, and an optional remote tier."""
 
     local: Store
     remote: Remote | None = None
@@ -152,6 +176,8 @@ class Tiers:
     link: CircuitBreaker = field(default_factory=CircuitBreaker, compare=False)
     rubbish: InvalidBlobs = field(default_factory=InvalidBlobs, compare=False)
     nonce: str = field(default_factory=lambda: secrets.token_hex(4), repr=False, compare=False)
+    packages: tuple[Package, ...] = ()
+    limits: RemoteLimits | None = None  # None: those of a local network
 
     @property
     def holder(self) -> str:
@@ -159,16 +185,20 @@ class Tiers:
         return f"{socket.gethostname()}:{os.getpid()}:{self.nonce}"
 
     def find_entries(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
-        """Find entries in the local store, and the rest on the remote within a time limit.
+        """Find entries in the local store, then in installed packages, and the rest on the remote within a time limit.
 
         Entries from the remote are verified and stored locally before they are returned. Raises `StoreError` only for
         the local store.
         """
         found = {key: entry for key in keys if (entry := self.local.get(key)) is not None}
         missing = [key for key in dict.fromkeys(keys) if key not in found]
+        if self.packages and missing:
+            found |= self._take_packaged(missing)
+            missing = [key for key in missing if key not in found]
         if self.remote is None or not missing:
             return found
-        budget = LOOKUP_BASE_S + LOOKUP_PER_KEY_S * len(missing)
+        limits = self._get_limits()
+        budget = limits.lookup_base_s + limits.lookup_per_key_s * len(missing)
         try:
             for blobs, seconds in self._fetch_blobs(self.remote, missing):
                 found.update(self._keep_valid(blobs))
@@ -179,6 +209,27 @@ class Tiers:
         except RemoteError:
             return found  # reported by the circuit breaker
         return found
+
+    def take_packaged(self, package: Package, key: str) -> Artifact | Failure | None:
+        """Copy an entry of a package into the local store, after all checks. None if it is damaged, with a notice.
+
+        If the local store cannot be written, the copy is kept for this process only.
+        """
+        try:
+            content = unpack_entry(package.read_blob(key), key)
+        except InvalidBlobError as error:
+            emit(Notice(f"{package.describe()} has a damaged entry {key} ({error}); it counts as absent"))
+            return None
+        try:
+            return self.local.put_content(key, content.kind, content.files, content.facts)
+        except StoreError as error:
+            emit(Notice(f"{error} The kernel is kept for this process only."))
+            return get_process_store().put_content(key, content.kind, content.files, content.facts)
+
+    def _take_packaged(self, keys: Sequence[str]) -> dict[str, Artifact | Failure]:
+        owners = {key: package for package in reversed(self.packages) for key in keys if key in package.entries}
+        taken = {key: self.take_packaged(package, key) for key, package in owners.items()}
+        return {key: entry for key, entry in taken.items() if entry is not None}
 
     def publish(self, entry: Artifact | Failure) -> None:
         """Push an entry to the remote. Failures of the remote are reported, never raised."""
@@ -237,8 +288,9 @@ class Tiers:
 
     def _fetch_blobs(self, remote: Remote, keys: Sequence[str]) -> Iterator[tuple[Mapping[str, bytes], float]]:
         """Yield the existing blobs of `keys` in batches, each with the seconds that the remote took."""
-        for start in range(0, len(keys), _SIZES_AT_ONCE):
-            asked = keys[start : start + _SIZES_AT_ONCE]
+        step = self._get_limits().sizes_at_once
+        for start in range(0, len(keys), step):
+            asked = keys[start : start + step]
             sizes = self._call_remote(functools.partial(remote.get_sizes, asked))
             for batch in self._split_batches([key for key in asked if key in sizes], sizes):
                 started = time.monotonic()
@@ -275,8 +327,13 @@ class Tiers:
 
     def _call_remote(self, work: Callable[[], T], size: int = 0) -> T:
         assert self.remote is not None
-        limit_s = OPERATION_TIMEOUT_S + size / SLOWEST_BYTES_PER_S
+        limits = self._get_limits()
+        limit_s = limits.operation_s + size / limits.bytes_per_s
         return self.link.call(self.remote.describe(), work, limit_s, self.remote.abandon)
+
+    def _get_limits(self) -> RemoteLimits:
+        local = (OPERATION_TIMEOUT_S, SLOWEST_BYTES_PER_S, LOOKUP_BASE_S, LOOKUP_PER_KEY_S, _SIZES_AT_ONCE)
+        return self.limits or RemoteLimits(*local)
 
     def _report_invalid(self, key: str, what: str) -> None:
         if key in self.rubbish.keys or self.remote is None:
@@ -291,11 +348,19 @@ class Tiers:
 
 def open_tiers() -> Tiers:
     """Open the tiers that the environment names. The remote is not contacted before it is needed."""
+    from tilewright.building.prebuilt.installed import list_wheels  # noqa: PLC0415  (looks through all packages)
+
     url, secret_file = knobs.REMOTE.get(), knobs.REMOTE_SECRET_FILE.get()
     if url is None:
-        return Tiers(Store())
+        return Tiers(Store(), packages=list_wheels())
+    remote = open_remote(url)
+    if url.partition(":")[0] in READ_ONLY:
+        if knobs.REMOTE_MODE.get() == knobs.READ_WRITE:
+            raise StoreError(f"{knobs.REMOTE.name}={remote.describe()} is an index, and an index is only read.")
+        link = _get_breaker(url)
+        return Tiers(Store(), remote, writes=False, link=link, packages=list_wheels(), limits=INTERNET)
     secret = None if secret_file is None else read_secret(secret_file)
-    return Tiers(Store(), open_remote(url), secret, knobs.is_remote_writable(), _get_breaker(url))
+    return Tiers(Store(), remote, secret, knobs.is_remote_writable(), _get_breaker(url), packages=list_wheels())
 
 
 @functools.lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import DeviceError
+from tilewright.base.errors import DeviceError, ToolchainError
 from tilewright.base.fork_lock import ForkLock
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.hip_shim.callbacks import HipCallbacks
@@ -99,17 +99,35 @@ def _open_new_shim() -> HipShim:
     # Programs that `tilewright emulate` starts do without these, which take long to import.
     from tilewright.arch import load  # noqa: PLC0415
     from tilewright.building.toolchain import find_toolchain  # noqa: PLC0415
-    from tilewright.emulator.hip_shim.shim_library import build_shim  # noqa: PLC0415
+    from tilewright.emulator.hip_shim.shim_library import build_shim, find_prebuilt_shim  # noqa: PLC0415
     from tilewright.emulator.program import list_translators  # noqa: PLC0415
 
-    toolchain = find_toolchain(with_ck=False)
     list_translators()  # imported now, not in the first launch: this process has no kernel cache
+    archs = [load(name) for name in EMULATED]
+    try:
+        toolchain = find_toolchain(with_ck=False)
+    except ToolchainError as error:
+        path = find_prebuilt_shim()
+        if path is None:
+            raise
+        return _open_prebuilt_shim(path, archs, error)
     return HipShim(
         build_shim(toolchain),
-        [load(name) for name in EMULATED],
+        archs,
         lambda: toolchain.readelf,
         lambda arch: (str(toolchain.cxx), *toolchain.device_flags(arch)),
     )
+
+
+def _open_prebuilt_shim(path: Path, archs: Sequence[Arch], error: ToolchainError) -> HipShim:
+    """Open a shim from a wheel. Programs that compile at run time get the error about the missing toolchain."""
+    from tilewright.building.discover import discover  # noqa: PLC0415  (see above)
+
+    def refuse_to_compile(_: Arch) -> Sequence[str]:
+        raise error
+
+    readelf = next((part.path for part in discover().parts if part.name == "readelf" and part.ok), None)
+    return HipShim(path, archs, lambda: readelf, refuse_to_compile)
 
 
 def open_program_shim(

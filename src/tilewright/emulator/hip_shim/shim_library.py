@@ -15,8 +15,11 @@ from tilewright.base.digest import digest_value
 from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.base.knobs import ROCM
 from tilewright.building.driver import NO_CONFIG_FILES
+from tilewright.building.prebuilt.installed import list_wheels
 from tilewright.building.process import read_tool_output, run_command
+from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store, build_own_library
+from tilewright.building.store.tiers import Tiers
 from tilewright.building.toolchain import Toolchain
 
 _HERE = Path(__file__).parent
@@ -73,6 +76,24 @@ def build_shim(toolchain: Toolchain, store: Store | None = None) -> Path:
     texts[_VERSIONS] = format_version_script(versions, defined)
     key = digest_value({"stand-in": texts, "soname": soname, "toolchain": toolchain.identity(), "flags": _FLAGS})
     return build_own_library(store, key, soname, lambda folder: _compile(toolchain, soname, texts, folder))
+
+
+def compute_shim_source() -> str:
+    """Compute the source key of the shim: a digest of its own sources and flags, the same for every toolchain."""
+    texts = {name: (_HERE / name).read_text("utf-8") for name in (*_SOURCES, *_HEADERS)}
+    return digest_value({"stand-in": texts, "flags": _FLAGS})
+
+
+def find_prebuilt_shim() -> Path | None:
+    """Return the path of a shim from an installed wheel, for a machine without a toolchain; None if there is none."""
+    source = compute_shim_source()
+    tiers = Tiers(Store())
+    for wheel in list_wheels():
+        entry = wheel.by_source.get(source)
+        found = None if entry is None else tiers.local.get(entry.key) or tiers.take_packaged(wheel, entry.key)
+        if isinstance(found, Artifact) and len(found.files) == 1:
+            return found.verify_file(next(iter(found.files)))
+    return None
 
 
 def find_hip_library(toolchain: Toolchain) -> Path | None:
