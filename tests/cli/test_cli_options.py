@@ -43,6 +43,7 @@ GPU_PARAMETERS = {
     "inspect": "arch",
     "select": "gpu_target",
     "portfolio": "arch_name",
+    "coverage": "arch_name",
     "emulate": "gpu",
     "trace": "gpu",
     "tune": "arch",

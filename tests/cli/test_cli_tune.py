@@ -19,7 +19,9 @@ from tilewright.bench.journal import Journal
 from tilewright.bench.record import Record, Task, TimeStats
 from tilewright.bench.table import export_table
 from tilewright.ops import find_op
+from tilewright.ops.aiter_table import read_aiter_table
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.problem_list import read_problems
 from tilewright.ops.problem_values import dump_problem
 from tilewright.select.tuned import read_tuned
 
@@ -65,6 +67,38 @@ def test_winners_of_a_journal(run: Run, tmp_path: Path, records: list[Record]) -
     assert "gemm on gfx942" in done.stdout
     assert "2, with 6 times of 3 kernels" in done.stdout
     assert f"{out}: the winners of 2 problems" in done.stdout
+
+
+def test_winners_as_a_table_of_aiter(run: Run, tmp_path: Path, records: list[Record]) -> None:
+    """The rows are read back as the problems that were measured, with the winners' times."""
+    out, aiter = tmp_path / "winners.json", tmp_path / "mine_bf16_tuned_gemm.csv"
+    journal = str(write(tmp_path / "journal", *records))
+    assert run("tune", journal, "--out", str(out), "--aiter", str(aiter)).exit_code == 0
+    assert read_problems("gemm", aiter, "aiter") == [problem(m) for m in SIZES]
+    cells = [cells for _, cells in read_aiter_table(aiter).cells]
+    assert [(row["gfx"], row["cu_num"], row["us"], row["libtype"]) for row in cells] == [
+        ("gfx942", "304", "20.0000", "cktile")
+    ] * len(SIZES)
+    assert {row["kernelName"] for row in cells} == {KERNELS[1].slug}
+    # 2 · 1024 · 4096 · 4096 operations in 20 µs.
+    assert cells[0]["tflops"] == "1717.99"
+
+
+def test_ops_without_tables_of_aiter(run: Run, tmp_path: Path) -> None:
+    op = find_op("norm")
+    kernel = op.make_kernel(op.make_example(), "gfx942")
+    asked = Task(
+        op="norm",
+        arch="gfx942",
+        kernel=kernel.slug,
+        problem=dump_problem(op.problem_type(**op.example_problem)),
+        device="gpu:0",
+    )
+    times = TimeStats(us=5.0, us_min=5.0, us_max=5.0, us_p10=5.0, us_p90=5.0, runs=20, warmups=5)
+    journal = write(tmp_path / "journal", Record(task=asked, status="ok", kind="time", times=times))
+    done = run("tune", str(journal), "--out", str(tmp_path / "w.json"), "--aiter", str(tmp_path / "a.csv"))
+    assert done.exit_code != 0 and "norm declares no tables of aiter. Ops that do: gemm." in done.stderr
+    assert not (tmp_path / "w.json").exists()
 
 
 def test_a_table_and_a_journal_are_one(run_json: Callable[..., Any], tmp_path: Path, records: list[Record]) -> None:

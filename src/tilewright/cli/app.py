@@ -37,6 +37,7 @@ COMMANDS = {
     "problems": "problem_list",
     "select": "select",
     "portfolio": "portfolio",
+    "coverage": "coverage",
     "verify": "verify",
     "acceptance": "acceptance",
     "emulate": "emulate",

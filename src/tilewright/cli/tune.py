@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from tilewright.bench.plan import SweepPlan
     from tilewright.bench.record import Record
     from tilewright.bench.tune import Gains, ProblemTimes
+    from tilewright.ops.aiter_table import AiterTable
 
 SOURCE = click.Path(path_type=Path)
 # Options that also apply if records are only read. All others set what a sweep measures.
-READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
+READING = ("sources", "out", "aiter", "op_name", "arch", "cold", "warm", "as_json")
 
 
 @click.command(
@@ -47,6 +48,9 @@ READING = ("sources", "out", "op_name", "arch", "cold", "warm", "as_json")
 @click.argument("sources", metavar="RECORDS…", nargs=-1, required=True, type=SOURCE)
 @click.option(
     "--out", type=OutputFile(".json"), required=True, metavar="FILE", help="The table of winners to write (.json)."
+)
+@click.option(
+    "--aiter", type=OutputFile(".csv"), metavar="FILE", help="Also write the winners as a tuned table of aiter (.csv)."
 )
 @click.option("--op", "op_name", metavar="OP", help="Use only records of this op.")
 @make_gpu_option("arch", "Use only records of this GPU, such as gfx942.", of_records=True)
@@ -68,6 +72,7 @@ def command(
     *,
     sources: tuple[Path, ...],
     out: Path,
+    aiter: Path | None,
     op_name: str | None,
     arch: str | None,
     warm: bool,
@@ -91,6 +96,9 @@ def command(
     The table is for `tilewright select --tuned` and `registry.with_tuned`: for exactly these problems
     its kernels are selected first. The command also shows the benefit of measuring: how much faster
     the winners are than the kernels that the estimate would select from the same candidates.
+
+    --aiter writes them as aiter's tuned tables have them, for an op that declares such tables. Its
+    kernel names are Tilewright's: aiter must be given these kernels.
 
     The exit code is 130 if the sweep was interrupted, and 1 if results are missing. No table is
     written then.
@@ -116,7 +124,10 @@ def command(
             cold = True if asked.cold else False if warm else None
             problems = group_times(_filter_records(found.iterate_records(), op_name, arch, advance), cold=cold)
         parts = _group_problems(problems)
+    table = None if aiter is None else _make_aiter_table(problems)
     write_tuned(TunedTable(each.winner for each in problems), out)
+    if aiter is not None and table is not None:
+        aiter.write_text(table.to_text(), encoding="utf-8")
     if as_json:
         document = [_to_json(part) for part in parts]
         print_json({"tuned": str(out), "problems": len(problems), "damaged": len(found.damaged), "parts": document})
@@ -127,6 +138,24 @@ def command(
     click.echo(f"\n{out}: the winners of {format_count(len(problems), 'problem')}")
     for damage in found.damaged:
         click.echo(f"not read: {damage}", err=True)
+
+
+def _make_aiter_table(problems: Sequence[ProblemTimes]) -> AiterTable:
+    """The winners of one op as a tuned table of aiter, with the rows of all GPUs."""
+    from tilewright import arch as archs
+    from tilewright.ops import find_op, list_ops
+    from tilewright.ops.aiter_table import make_tuned_table
+
+    names = sorted({each.winner.kernel.op for each in problems})
+    if len(names) > 1:
+        raise InvalidValueError(f"a table of aiter has problems of one op, not of {', '.join(names)}: give --op")
+    families = find_op(names[0]).aiter_tables
+    if not families:
+        known = ", ".join(op.name for op in list_ops() if op.aiter_tables)
+        raise InvalidValueError(f"{names[0]} declares no tables of aiter. Ops that do: {known}.")
+    entries = [(archs.load(each.arch), each.winner) for each in problems]
+    rows = [(arch, winner.kernel, winner.problem, winner.us) for arch, winner in entries]
+    return make_tuned_table(families[0], rows)
 
 
 def _check_times(devices: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ from tilewright.ops.measurement_files import MeasurementReader
 from tilewright.ops.rule import Rule
 
 if TYPE_CHECKING:
+    from tilewright.ops.aiter_table import TableFamily
     from tilewright.ops.portfolio import KernelPortfolio
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,6 +91,7 @@ class Op:
     `spaces` are the op's built-in kernel sets and spaces, by name; `importers` read files of other tools as spaces.
     `execution` defines how kernels are called and checked; without it they can be built but not run. `problem_readers`
     read files of other tools as lists of problems, by format name, `measurement_readers` as times of its kernels.
+    `aiter_tables` are the families of aiter's tables that list its problems.
     `filters` are additional words by which commands select kernels, next to fields and shorthands: word → field,
     shorthand or property of the config. `profiles` select kernels by purpose, from their own space, else from the space
     `default` if the op has one. `report_fields` are the fields whose values reports compare, by the word for them: word
@@ -123,6 +125,7 @@ class Op:
     execution: Execution | None = None
     problem_readers: Mapping[str, Callable[[Path], list[Any]]] = field(default_factory=dict)
     measurement_readers: Mapping[str, MeasurementReader] = field(default_factory=dict)
+    aiter_tables: tuple[TableFamily, ...] = ()
     filters: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     report_fields: Mapping[str, str] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.dtypes import find_accumulator
 from tilewright.arch.spec import Arch
+from tilewright.ops.aiter_table import make_log_reader, make_table_reader
 from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.ck_probes import CK_PROBES
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
@@ -24,6 +25,7 @@ from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.kinds import KINDS
 from tilewright.ops.gemm.padding import pad_problem
 from tilewright.ops.gemm.problem import Problem
+from tilewright.ops.gemm.problem_files import AITER_TABLES, read_hipblaslt_bench, read_tunableop
 from tilewright.ops.gemm.rules import RULES
 from tilewright.ops.gemm.tensors import (
     apply_strides,
@@ -99,6 +101,13 @@ OP = Op(
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     importers={"tile_engine": read_tile_engine},
+    problem_readers={
+        "aiter": make_table_reader(AITER_TABLES),
+        "aiter_log": make_log_reader(AITER_TABLES),
+        "tunableop": read_tunableop,
+        "hipblaslt_bench": read_hipblaslt_bench,
+    },
+    aiter_tables=(AITER_TABLES,),
     measurement_readers={
         "tile_engine": MeasurementReader(
             "tile_engine",

@@ -143,19 +143,24 @@ def check_rows(config: Config, arch: Arch) -> Rejection | None:
     return Rejection(f"{config.rows} rows × {config.threads} threads are no whole waves", "rows", rows)
 
 
-@examples(bad={"columns": 2048, "vector": 16})
-@_NORM.rule("N115", "vector-too-long", "device", ("dtype", "vector"))
+@examples(
+    good={"dtype": "fp32", "dtype_y": "int8", "quant": "dynamic", "columns": 2048, "vector": 16},
+    bad={"columns": 2048, "vector": 16},
+)
+@_NORM.rule("N115", "vector-too-long", "device", ("dtype", "dtype_y", "residual", "vector"))
 def check_vector_bytes(config: Config, arch: Arch) -> Rejection | None:
-    """A vector of x has at most 16 bytes.
+    """A vector of y has at most 16 bytes, and one of the sum, if it is stored.
 
-    Why: no store is longer. CK Tile compiles a longer one to a kernel that writes nothing.
+    Why: no store is longer. CK Tile compiles a longer one to a kernel that writes nothing. Longer loads are divided.
 
     Fix: use a smaller vector.
     """
-    longest = MAX_VECTOR_BYTES // find_dtype(config.dtype).storage_bytes
+    stored = (config.dtype_y, config.dtype) if config.residual == "store" else (config.dtype_y,)
+    widest = max(stored, key=lambda name: find_dtype(name).storage_bytes)
+    longest = MAX_VECTOR_BYTES // find_dtype(widest).storage_bytes
     if config.vector <= longest:
         return None
-    return Rejection(f"{config.vector} elements of {config.dtype} exceed {MAX_VECTOR_BYTES} bytes", "vector", longest)
+    return Rejection(f"{config.vector} elements of {widest} exceed {MAX_VECTOR_BYTES} bytes", "vector", longest)
 
 
 @examples(good={"columns": 8192}, bad={"columns": 16384})
