@@ -98,7 +98,8 @@ evaluate: ## selected kernels compared with the best measured ones, on ../shared
 bundles: ## train the shipped models again from ../shared/data
 	$(BIN)/python -m research.train_bundles
 
-bench-emulator: ## the speed of the emulated device's engines on a GEMM (a few minutes)
+bench-emulator: ## the speed of the emulated device: loops compared with C, programs at once, a GEMM (a few minutes)
+	$(BIN)/python tools/bench_emulated_loops.py --out docs/bench-emulated-loops.md
 	$(BIN)/python tools/bench_emulator.py --out docs/bench-emulator.md
 
 verified: ## verify the truth sample's kernels on the emulated device in strict mode (about half an hour)

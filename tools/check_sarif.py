@@ -11,8 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from jsonschema import FormatChecker
-from jsonschema.validators import validator_for
+from jsonschema import FormatChecker  # type: ignore[import-untyped]
+from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 
 from tilewright.base.documents import parse_json
 

@@ -20,6 +20,7 @@ from tilewright.emulator.sanitizer.findings import (
     finding_to_json,
     make_fault_finding,
 )
+from tilewright.emulator.sanitizer.native_findings import is_expanded_atomic
 from tilewright.emulator.sanitizer.reports import write_report
 from tilewright.emulator.sanitizer.suppressions import FindingList, Suppression, read_suppressions
 from tilewright.emulator.source_lines import SourceLine
@@ -158,3 +159,22 @@ def test_memory_knows_what_was_written() -> None:
     assert "allocated at main.hip:7" in memory.describe_address(new) and "allocated" not in memory.describe_address(old)
     memory.forget_writes()
     assert [shadow for shadow in memory.list_shadows() if shadow is not None and shadow[1] is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("action", "instruction", "column", "expanded"),
+    [
+        ("reads", "s_load_dword s4, s[8:9], 0x0", 9, True),
+        ("reads", "s_load_dword s4, s[8:9], 0x0", 10, False),
+        ("writes", "global_store_dword v0, v1, s[8:9]", 9, False),
+    ],
+)
+def test_the_load_of_an_expanded_atomic_is_no_race(action: str, instruction: str, column: int, expanded: bool) -> None:
+    update = CodePlace(
+        instruction="global_atomic_cmpswap v0, v3, v[0:1], s[8:9] glc",
+        source=SourceLine("a.py", 25, 9),
+        action="updates atomically before",
+    )
+    other = CodePlace(instruction=instruction, source=SourceLine("a.py", 25, column), action=action)
+    assert is_expanded_atomic(Finding("race", "x", places=(other, update))) is expanded
+    assert not is_expanded_atomic(Finding("leak", "x"))

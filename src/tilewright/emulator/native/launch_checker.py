@@ -17,7 +17,7 @@ from tilewright.emulator.native.lowered import LoweredKernel
 from tilewright.emulator.native.memory_scopes import has_scoped_stores, needs_writeback
 from tilewright.emulator.sanitizer.checks import RACES, UNINITIALIZED, make_bits
 from tilewright.emulator.sanitizer.findings import Finding
-from tilewright.emulator.sanitizer.native_findings import UNINITIALIZED_READ, make_finding
+from tilewright.emulator.sanitizer.native_findings import UNINITIALIZED_READ, is_expanded_atomic, make_finding
 
 # Different findings of one launch: pairs of instructions. More are only counted.
 MOST_FINDINGS = 256
@@ -80,6 +80,7 @@ class LaunchChecker:
             for number in range(count)
             if UNINITIALIZED in self._checks or self._findings[number].kind != UNINITIALIZED_READ
         ]
+        found = [finding for finding in found if not is_expanded_atomic(finding)]
         lost = 0 if self._launch is None else self._launch.findings_lost
         if lost and found:
             note = f"{lost} findings of other instructions are not listed: there is room for {MOST_FINDINGS}."

@@ -26,6 +26,20 @@ def make_finding(
     return Finding(name, message, gpu, places, advice, record.count, lines)
 
 
+def is_expanded_atomic(finding: Finding) -> bool:
+    """Whether a race is between the parts of one atomic operation that the compiler expanded.
+
+    Without an instruction for an operation, LLVM (AtomicExpandPass) loads the old value and exchanges it in a loop
+    until nobody has changed it. A wrong old value does no harm. Both parts have the operation's source line and column.
+    """
+    if finding.name != "race":
+        return False
+    reads, updates = sorted(finding.places, key=lambda place: "atomically" in place.action)
+    is_exchange = "_cmpswap" in (updates.instruction or "") and reads.action.startswith(_ACTIONS[0])
+    same = (reads.source, reads.calls) == (updates.source, updates.calls)
+    return is_exchange and same and reads.source is not None and reads.source.column > 0
+
+
 class _Maker:
     def __init__(
         self, record: FindingRecord, lowered: LoweredKernel, memory: Memory, code_object: bytes, kernel: str
