@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ci_kernels import read_samples
 from tilewright import arch as archs
 from tilewright.ops import find_op
+from tilewright.ops.kernel import Kernel
 from tilewright.ops.norm.config import Config
 from tilewright.ops.norm.problem import Problem, apply_strides, list_tensors
 from tilewright.ops.norm.reference import compute_reference, compute_tolerance, list_trials, make_inputs
@@ -21,6 +23,7 @@ GPU = archs.load("gfx942")
 DTYPES = ("fp32", "fp16", "bf16")
 # OCP's fp8 and that of CDNA 3; CK Tile quantises to int8 symmetrically.
 LARGEST = {"int8": 127.0, "fp8_fnuz": 240.0, "fp8_ocp": 448.0}
+SAMPLE = [kernel for expected, kernel in read_samples() if expected == "computes" and kernel.op == NORM.name]
 
 
 def make_config(**fields: Any) -> Config:
@@ -79,6 +82,31 @@ def test_quantised_rows_use_the_whole_range(kind: str, quant: str, dtype_y: str,
     off = np.abs(found["y"] * found["scale"][:, None] - exact)
     assert (off <= found["scale"][:, None] * (1 if dtype_y == "int8" else 1e-9)).all()
     assert np.abs(found["y"]).max() >= largest - 1
+
+
+@pytest.mark.parametrize("kernel", SAMPLE, ids=lambda kernel: kernel.slug)
+def test_reference_and_torch_agree_on_the_trials_of_every_kernel(kernel: Kernel) -> None:
+    """Kernels are compared with the reference on these inputs. So torch's results are those that they must have."""
+    arch, config = archs.load(kernel.arch), kernel.config
+    assert isinstance(config, Config)
+    for problem in list_trials(config, arch):
+        inputs = make_inputs(problem, 1, arch)
+        found = compute_reference(problem, inputs, arch)
+        y = normalize(problem, inputs).numpy()
+        if problem.quant == "none":
+            np.testing.assert_allclose(found["y"], y, rtol=1e-11, atol=1e-11)
+            continue
+        largest = LARGEST[arch.resolve_dtype(problem.dtype_y)]
+        scale = np.abs(y).max(axis=1, keepdims=True) / largest
+        np.testing.assert_allclose(found["scale"], scale[:, 0], rtol=1e-11)
+        exact = y / scale
+        if problem.dtype_y == "int8":
+            near = np.abs(exact - np.rint(exact)) < 1e-9  # rounding of float64 decides
+            np.testing.assert_array_equal(found["y"][~near], np.trunc(exact)[~near])
+            assert np.abs(found["y"] - exact)[near].max(initial=0) < 1 + 1e-9
+            assert near.mean() < 0.5
+        else:
+            np.testing.assert_allclose(found["y"], exact, rtol=1e-10, atol=1e-10)
 
 
 def test_a_row_of_zeros_stays_zero() -> None:
