@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +33,12 @@ from tilewright.building.index.local_copy import LocalCopy
 from tilewright.building.index.publish import sign_index, write_keys, write_table
 from tilewright.building.index.remote_index import BLOBS, IndexRemote
 from tilewright.building.index.shards import BlobRecord, find_record, hash_bytes, make_shards
-from tilewright.building.index.signing import create_private_key
+from tilewright.building.index.signing import PrivateKey, create_private_key, sign_payload
 from tilewright.building.index.transport import Fetcher, parse_address
+from tilewright.building.index.trust import FORMAT, INDEX, Known, TrustedKeys, verify_index
 
 BLOB_BYTES = 200_000  # a usual kernel
+KERNELS = 10  # different kernels that a client needs
 LARGE_EVERY = 20  # one blob of 20 has that size; the others are small, to save disk space
 NGINX = """
 {user} daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/error.log;
@@ -119,16 +122,16 @@ def run_client(site: Site, url: str, folder: Path, hits: int, pause_s: float, st
     rng = random.Random(str(folder))
     start.wait()
     time.sleep(rng.uniform(0, 2 * pause_s))
-    cold = _time_hit(remote, rng.choice(site.large))
+    wanted = rng.sample(site.large, min(KERNELS, len(site.large)))
+    cold = _time_hit(remote, wanted[0])
     first = (remote.fetcher.requests, remote.fetcher.received)
-    for key in site.large:  # warm: the copy has all shards
-        remote.get_sizes([key])
+    remote.get_sizes(wanted)  # from here on, the copy has the shards
     start.wait()
     before = remote.fetcher.requests
     times = []
     for _ in range(hits):
         time.sleep(rng.uniform(0, 2 * pause_s))
-        times.append(_time_hit(remote, rng.choice(site.large)))
+        times.append(_time_hit(remote, rng.choice(wanted)))
     requests = remote.fetcher.requests - before
     remote.abandon()
     return ClientResult(*first, cold, times, requests)
@@ -186,16 +189,36 @@ def measure_table(count: int) -> dict[str, float]:
         if find_record(shards[table.find_row(key).digest], key) is None:
             raise SystemExit(f"{key} is missing")
     found_s = time.process_time() - started
+    signer = _make_signer()
+    trusted = TrustedKeys("bench", 1, time.time() + 1e6, (), 1, (signer.public,), "")
+    facts = {"format": FORMAT, "role": INDEX, "name": "bench", "version": 1, "expires": int(time.time() + 1e6)}
+    facts |= {"bits": table.bits, "shards": table.to_text()}
+    raw = json.dumps(sign_payload(INDEX, facts, [signer]).to_json()).encode()
+    verify_index(raw, trusted, Known())  # imports
+    started = time.process_time()
+    verify_index(raw, trusted, Known())
+    verified_s = time.process_time() - started
+    tracemalloc.start()
+    verify_index(raw, trusted, Known())
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     return {
         "keys": count,
+        "verify_index_cpu_ms": 1e3 * verified_s,
+        "client_peak_kib": (most + len(raw) + max(map(len, shards.values()))) / 1024,
         "make_cpu_s": made_s,
         "shards": len(shards),
         "largest_shard_bytes": max(map(len, shards.values())),
         "index_bytes": len(table.to_text()),
         "all_shards_bytes": sum(map(len, shards.values())),
         "lookup_us": 1e6 * found_s / len(keys),
-        "process_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "publisher_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def _make_signer() -> PrivateKey:
+    with tempfile.TemporaryDirectory() as folder:
+        return create_private_key(Path(folder) / "key")
 
 
 def main() -> None:
@@ -205,8 +228,13 @@ def main() -> None:
     parser.add_argument("--hits", type=int, default=20, help="warm look-ups per client")
     parser.add_argument("--pause", type=float, default=1.0, help="mean pause of a client between two look-ups, in s")
     parser.add_argument("--server", choices=("nginx", "python"), default="nginx")
-    parser.add_argument("--million", type=int, default=1_000_000, help="keys of the large table")
+    parser.add_argument(
+        "--million", type=int, default=1_000_000, help="keys of the large table; alone with --clients 0"
+    )
     options = parser.parse_args()
+    if not options.clients:
+        print(json.dumps(measure_table(options.million), indent=1))
+        return
     with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as folder:
         root = Path(folder)
         clients = measure_clients(root, options.keys, options.clients, options.hits, options.pause, options.server)

@@ -120,13 +120,12 @@ def build_compile_jobs(
 
 def _take_all_prebuilt(kernels: Sequence[Kernel], tiers: Tiers, error: ToolchainError) -> BuildResult:
     """Take all kernels from installed wheels, on a machine that cannot compile. Raises `error` if one is missing."""
-    started = time.monotonic()
     found = take_without_toolchain(kernels, tiers)
     missing = [kernel.slug for kernel in kernels if kernel not in found]
     if missing:
-        error.add_note(f"{len(missing):,} of {len(kernels):,} kernels are in no installed wheel, first {missing[0]}")
-        raise error
-    return BuildResult(dict(found), 0, (), {}, 0.0, time.monotonic() - started)
+        lacking = f"{len(missing):,} of {len(kernels):,} kernels are in no installed wheel, first {missing[0]}"
+        raise ToolchainError(f"{error}\n{lacking}" if tiers.packages else str(error)) from error
+    return BuildResult(dict(found), 0, (), {}, 0.0, 0.0)
 
 
 @dataclass
@@ -154,10 +153,9 @@ class _BuildRun:
         self.tiers.local.check_owner()
         self.found = self._find_entries(list(self.units))
         missing = [key for key in self.units if key not in self.found]
-        if missing and self.tiers.packages:
-            taken = take_same_source([self.units[key] for key in missing], self.tiers)
-            self.found |= {key: taken[unit.kernel] for key in missing if (unit := self.units[key]).kernel in taken}
-            missing = [key for key in missing if key not in self.found]
+        taken = take_same_source([self.units[key] for key in missing], self.tiers)
+        self.found |= {key: taken[unit.kernel] for key in missing if (unit := self.units[key]).kernel in taken}
+        missing = [key for key in missing if key not in self.found]
         if missing:
             self._progress_at = time.monotonic()
             with events.report_task(TASK, len(missing)) as advance:

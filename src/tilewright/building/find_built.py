@@ -27,4 +27,4 @@ def find_built(kernels: Sequence[Kernel]) -> dict[Kernel, Artifact]:
     entries = tiers.find_entries([unit.key for unit in units])
     known = {unit.kernel: each for unit in units if isinstance(each := entries.get(unit.key), Artifact)}
     missing = [unit for unit in units if unit.kernel not in known]
-    return {**known, **(take_same_source(missing, tiers) if tiers.packages else {})}
+    return {**known, **take_same_source(missing, tiers)}

@@ -101,7 +101,7 @@ def command(
     wheel_emulator: bool,
     as_json: bool,
 ) -> None:
-    """Compile kernels into the store, and link them into a pack or a wheel.
+    """Compile kernels into the store, a pack or a wheel.
 
     KERNELS are preselected sets, kernel-set files (.toml, .json), and kernel names or digests, also
     of several ops; a kernel name contains its GPU. Or KERNELS is an op: its kernels come from

@@ -85,6 +85,7 @@ def build(folder: Path, as_json: bool) -> None:
 @click.option("--index-key", "index", multiple=True, required=True, metavar="KEY", help="A public key of indexes.")
 @click.option("--threshold", type=click.IntRange(1), default=1, show_default=True, help="Root keys that must sign.")
 @click.option("--days", type=_DAYS, default=365.0, show_default=True, help="Expire after this many days.")
+@add_json_option
 def trust(
     folder: Path,
     name: str,
@@ -93,6 +94,7 @@ def trust(
     index: tuple[str, ...],
     threshold: int,
     days: float,
+    as_json: bool,
 ) -> None:
     """Add a version to the list of keys of an index.
 
@@ -106,14 +108,18 @@ def trust(
     public = [each for text in roots for each in parse_pins(text)] or [key.public for key in keys]
     listed = [each for text in index for each in parse_pins(text)]
     version = write_keys(folder, name, public, listed, threshold, keys, days)
-    click.echo(f"version {version} of the list of keys: {format_count(len(listed), 'index key')}")
+    if as_json:
+        print_json({"version": version, "roots": public, "index": listed})
+    else:
+        click.echo(f"version {version} of the list of keys: {format_count(len(listed), 'index key')}")
 
 
 @command.command("sign", cls=Command, examples=("tilewright index sign site --key index.key --days 14",))
 @click.argument("folder", type=_FOLDER)
 @click.option("--key", type=FILE, required=True, help="Sign with this index key.")
 @click.option("--days", type=_DAYS, default=14.0, show_default=True, help="Expire after this many days.")
-def sign(folder: Path, key: Path, days: float) -> None:
+@add_json_option
+def sign(folder: Path, key: Path, days: float, as_json: bool) -> None:
     """Sign an index as the next version.
 
     Clients do not use it after it has expired, so sign it regularly, also if it has not changed.
@@ -122,7 +128,10 @@ def sign(folder: Path, key: Path, days: float) -> None:
     from tilewright.building.index.signing import read_private_key
 
     signed = sign_index(folder, read_private_key(key), days)
-    click.echo(f"version {signed.version} with {format_count(signed.table.count, 'kernel')}, for {days:g} days")
+    if as_json:
+        print_json({"version": signed.version, "keys": signed.table.count, "expires": signed.expires})
+    else:
+        click.echo(f"version {signed.version} with {format_count(signed.table.count, 'kernel')}, for {days:g} days")
 
 
 @command.command("verify", cls=Command, examples=("tilewright index verify site --pin ed25519:… --blobs",))
@@ -156,7 +165,8 @@ def verify(ctx: click.Context, folder: Path, pin: str, blobs: bool, as_json: boo
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, show_default="any free one", help="Port to listen on."
 )
-def serve(folder: Path, port: int) -> None:
+@add_json_option
+def serve(folder: Path, port: int, as_json: bool) -> None:
     """Serve an index on this machine, for tests.
 
     It listens on 127.0.0.1 only. For others, copy the folder to a static host with TLS.
@@ -164,5 +174,9 @@ def serve(folder: Path, port: int) -> None:
     from tilewright.building.index.serve import LOOPBACK, make_server
 
     with make_server(folder, port) as server:
-        click.echo(f"http://{LOOPBACK}:{server.server_address[1]}/")
+        url = f"http://{LOOPBACK}:{server.server_address[1]}/"
+        if as_json:
+            print_json({"url": url})
+        else:
+            click.echo(url)
         server.serve_forever()

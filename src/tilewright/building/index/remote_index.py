@@ -51,6 +51,7 @@ class IndexRemote:
     _checked: float = 0.0
     _shards: dict[str, bytes] = field(default_factory=dict)
     _records: dict[str, BlobRecord] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def describe(self) -> str:
@@ -78,9 +79,11 @@ class IndexRemote:
                 found[key] = blob
             except (AbsentError, InvalidBlobError) as error:
                 refused[key] = str(error)
-        if refused:
-            key, why = next(iter(refused.items()))
-            rest = f", and {len(refused) - 1:,} more" if len(refused) > 1 else ""
+        new = {key: why for key, why in refused.items() if key not in self._refused}
+        if new:  # a build looks a key up more than once
+            self._refused.update(new)
+            key, why = next(iter(new.items()))
+            rest = f", and {len(new) - 1:,} more" if len(new) > 1 else ""
             emit(Notice(f"{self.url} does not serve the blob {key} ({why}){rest}; it is not used"))
         return found
 

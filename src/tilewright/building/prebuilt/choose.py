@@ -34,7 +34,7 @@ _reported: set[tuple[str, str]] = set()
 
 def take_same_source(units: Iterable[CompileJob], tiers: Tiers) -> dict[Kernel, Artifact]:
     """Take kernels that another compiler built from the same source and CK tree; none unless the user allows it."""
-    if knobs.get_prebuilt_mode() != knobs.PREBUILT_SAME_SOURCE:
+    if not tiers.packages or knobs.get_prebuilt_mode() != knobs.PREBUILT_SAME_SOURCE:
         return {}
     found = {}
     for unit in units:
@@ -53,7 +53,7 @@ def take_without_toolchain(kernels: Sequence[Kernel], tiers: Tiers) -> dict[Kern
     """Take kernels on a machine that cannot compile them: there is no build key to compare with."""
     local = _find_local_ck()
     found: dict[Kernel, Artifact] = {}
-    for wheel in list_wheels():
+    for wheel in list_wheels() if tiers.packages else ():
         if local is not None and local[1] != wheel.built.ck:
             continue
         for kernel in kernels:
