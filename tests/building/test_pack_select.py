@@ -196,12 +196,12 @@ def test_a_library_that_is_older_than_rankings_is_read(ranked: Pack, program: Pa
 
 
 def test_python_reads_the_rank_of_a_table(ranked: Pack) -> None:
-    """The fifth member from the end of each kernel's entry is the ranking of its op: the same for all of them."""
+    """The sixth member from the end of each kernel's entry is the ranking of its op: the same for all of them."""
     table = ctypes.CDLL(str(ranked.library_path(GPU)))["tw_pack_table"]
     table.restype = ctypes.POINTER(ctypes.c_uint32)
     head = ctypes.cast(table(), ctypes.POINTER(ctypes.c_uint64))
     kernel_size, count, kernels = table()[1], head[4], head[5]
-    last = [ctypes.c_uint64.from_address(kernels + (i + 1) * kernel_size - 5 * 8).value for i in range(count)]
+    last = [ctypes.c_uint64.from_address(kernels + (i + 1) * kernel_size - 6 * 8).value for i in range(count)]
     ops = sorted(kernel.op for kernel in KERNELS)
 
     assert all(last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ def test_faults_are_found(changes: dict[str, str], said: str) -> None:
     assert list_faults([Row(**right)]) == []
     (fault,) = list_faults([Row(**{**right, **changes})])
     assert fault.startswith("A1: ") and said in fault
+
+
+def test_rows_that_need_hardware_name_what_stands_in() -> None:
+    _, rows = read_rows()
+    assert [row.id for row in rows if row.verdict == "hardware" and not re.search(r"\bstands? in\b", row.note)] == []
 
 
 def test_markdown_sees_no_emphasis() -> None:

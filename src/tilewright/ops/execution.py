@@ -6,6 +6,7 @@ import ctypes
 import importlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tilewright.arch.spec import Arch
@@ -118,3 +119,5 @@ class Execution:
     # All tensors that problems can have, one by one, for an op whose problems have many different lists of them. Lists
     # of names are in the order of each problem.
     slots: Callable[[], tuple[tuple[TensorSlot, ...], ...]] | None = None
+    # A C++ header with the function `compute_reference` for programs that use packs.
+    host_reference: Path | None = None

@@ -213,6 +213,35 @@ class Kernel
         throw Error("unknown field '" + std::string(name) + "' of " + entry_->slug + ". Known: " + known + ".");
     }
 
+    // The profiles that the kernel is in: the integrations that need it, such as "flash".
+    std::vector<std::string_view> profiles() const
+    {
+        std::vector<std::string_view> found;
+        for(std::uint64_t i = 0; i < profile_count(); ++i)
+            if(tw_pack_profiles_of(pack_, entry_) >> i & 1)
+                found.emplace_back(entry_->about->profiles[i].name);
+        return found;
+    }
+
+    // The place of a profile of its op, by its name or by one of the numbers that CK's generators know it by.
+    std::optional<std::uint64_t> find_profile(std::string_view name) const
+    {
+        for(std::uint64_t i = 0; i < profile_count(); ++i)
+        {
+            const tw_pack_field& profile = entry_->about->profiles[i];
+            const std::string aliases    = "," + std::string(profile.value) + ",";
+            if(profile.name == name ||
+               (!name.empty() && name.find(',') == name.npos && aliases.find("," + std::string(name) + ",") != std::string::npos))
+                return i;
+        }
+        return std::nullopt;
+    }
+    bool in_profile(std::string_view name) const
+    {
+        const auto place = find_profile(name);
+        return place && (tw_pack_profiles_of(pack_, entry_) >> *place & 1) != 0;
+    }
+
     // Whether the kernel can compute this problem; if not, `message` says why. Unusable arguments throw.
     // The arguments do not tell types and layouts: compare these with `field`.
     template <typename Args>
@@ -247,6 +276,12 @@ class Kernel
     std::string_view message() const { return entry_->message(); }
 
     private:
+    std::uint64_t profile_count() const noexcept
+    {
+        const bool known = pack_ != nullptr && tw_pack_has_profiles(pack_) && entry_->about != nullptr;
+        return known ? entry_->about->profile_count : 0;
+    }
+
     template <typename Args>
     void require_op() const
     {

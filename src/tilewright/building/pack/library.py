@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tilewright import arch as archs
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import CompileError, PackError
 from tilewright.building.driver import NO_CONFIG_FILES
@@ -111,6 +112,7 @@ class _Row:
     config: str
     fields: Sequence[tuple[str, str]]
     prepared: Sequence[tuple[str, str]]
+    profiles: int  # bit i: the kernel is in the op's profile i
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class _OpRow:
     most_tensors: int
     most_stages: int
     has_workspace: bool
+    profiles: Sequence[tuple[str, str]]  # the name and the aliases of each
 
 
 def library_file(name: str, gpu: str) -> str:
@@ -153,6 +156,7 @@ def render_table(
         name=name,
         version=get_version(),
         gpu=gpu,
+        fp8=archs.load(gpu).numbers.fp8,
         ops=ops,
         kernels=rows,
         ranked=prefixes,
@@ -176,6 +180,7 @@ def read_headers(ops: Iterable[str]) -> Mapping[str, str]:
     for op in ops:
         ours |= {f"{op}.h": _read_c_header(op)}
         ours |= render_problem_headers(op) if has_problems(op) else {}
+        ours |= _read_host_reference(op)
     return {f"{HEADERS}/{name}": text for name, text in ours.items()}
 
 
@@ -197,7 +202,10 @@ def _make_row(kernel: Kernel) -> _Row:
     fields = [(name, _format_field(value)) for name, value in sorted(config.items())]
     prefix = kernel.symbol[: -DIGEST_LENGTH - 1]
     text = to_canonical_json(config)
-    return _Row(kernel.slug, kernel.op, kernel.symbol, prefix, text, fields, list_preparations(kernel))
+    arch = archs.load(kernel.arch)
+    wanted = [profile.wants(kernel.config, arch) for profile in find_op(kernel.op).profiles.values()]
+    bits = sum(1 << place for place, own in enumerate(wanted) if own)
+    return _Row(kernel.slug, kernel.op, kernel.symbol, prefix, text, fields, list_preparations(kernel), bits)
 
 
 def _make_op_row(op: str) -> _OpRow:
@@ -205,11 +213,19 @@ def _make_op_row(op: str) -> _OpRow:
     assert execution is not None
     assert execution.call is not None
     has_workspace = any(member.name == "workspace" for member in execution.call.members)
-    return _OpRow(op, f"tw_{op}", count_tensors(op), count_stages(op), has_workspace)
+    profiles = [(name, ",".join(each.aliases)) for name, each in find_op(op).profiles.items()]
+    return _OpRow(op, f"tw_{op}", count_tensors(op), count_stages(op), has_workspace, profiles)
 
 
 def _format_field(value: Any) -> str:
     return value if isinstance(value, str) else to_canonical_json(value)
+
+
+def _read_host_reference(op: str) -> Mapping[str, str]:
+    execution = find_op(op).execution
+    if execution is None or execution.host_reference is None:
+        return {}
+    return {f"{op}_reference.hpp": execution.host_reference.read_text(encoding="utf-8")}
 
 
 def _read_c_header(op: str) -> str:

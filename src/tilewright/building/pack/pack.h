@@ -103,6 +103,10 @@ typedef struct tw_pack_op {
     int (*why_not)(const void* problem, uint64_t kernel, tw_reason* reason);
     /* As tw_pack_rank_fn, for a problem; null where there is no ranking. */
     int (*rank)(const void* problem, uint64_t* numbers, uint64_t count, double* us);
+    /* The op's profiles, at most 64: the name of each, and the numbers that also name it, with commas. Only where
+     * kernels have `profiles`: ask tw_pack_profiles_of. */
+    const tw_pack_field* profiles;
+    uint64_t profile_count;
 } tw_pack_op;
 
 /* HIP, as the library finds it. Statuses are those of HIP, 0 = success. */
@@ -115,6 +119,10 @@ typedef struct tw_pack_device {
     int (*wait_for_event)(void* event);
     int (*measure)(float* ms, void* start, void* stop);
     const char* (*describe)(int status);
+    /* Only where kernels have `profiles`. `kind` is a hipMemcpyKind. */
+    int (*copy)(void* to, const void* from, size_t bytes, int kind);
+    int (*fill)(void* address, int byte, size_t bytes);
+    int (*wait_for_stream)(void* stream);
 } tw_pack_device;
 
 typedef struct tw_pack_kernel {
@@ -136,6 +144,7 @@ typedef struct tw_pack_kernel {
     const tw_pack_field* prepared; /* inputs that must be prepared: their names, and what to do in words */
     uint64_t prepared_count;
     uint64_t number; /* its place in the table */
+    uint64_t profiles; /* bit i: the kernel is in profile i of its op; ask tw_pack_profiles_of */
 } tw_pack_kernel;
 
 typedef struct tw_pack {
@@ -147,6 +156,7 @@ typedef struct tw_pack {
     uint64_t count;
     const tw_pack_kernel* kernels; /* sorted by slug; see tw_pack_kernel_at */
     const tw_pack_device* device;  /* only where kernels have `about`: see tw_pack_device_of */
+    const char* fp8; /* the kind of the GPU's 8-bit floats, "ocp" or "fnuz"; only where kernels have `profiles` */
 } tw_pack;
 
 /* The one entry of a pack's library. A program that loads several libraries asks each with dlsym. */
@@ -175,6 +185,18 @@ static inline const tw_pack_op* tw_pack_op_of(const tw_pack* pack, const tw_pack
 static inline const tw_pack_device* tw_pack_device_of(const tw_pack* pack)
 {
     return pack->kernel_size >= offsetof(tw_pack_kernel, number) + sizeof(uint64_t) ? pack->device : 0;
+}
+
+/* Whether the structs of a library have profiles, and its device can copy. */
+static inline int tw_pack_has_profiles(const tw_pack* pack)
+{
+    return pack->kernel_size >= offsetof(tw_pack_kernel, profiles) + sizeof(uint64_t);
+}
+
+/* The profiles of a kernel's op that the kernel is in, as bits; 0 for a library that is older than profiles. */
+static inline uint64_t tw_pack_profiles_of(const tw_pack* pack, const tw_pack_kernel* kernel)
+{
+    return tw_pack_has_profiles(pack) ? kernel->profiles : 0;
 }
 
 #ifdef __cplusplus

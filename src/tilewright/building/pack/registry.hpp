@@ -87,6 +87,24 @@ class Registry
         return filter([&](const Kernel& kernel) { return kernel.gpu() == gpu; });
     }
 
+    // Kernels that an integration needs: `for_profile("flash")`, or by a number of CK's generators, `for_profile("2")`.
+    Registry for_profile(std::string_view name) const
+    {
+        std::vector<std::string> known;
+        bool found = false;
+        for(const Entry& entry : entries_)
+        {
+            found = found || entry.kernel.find_profile(name).has_value();
+            const tw_pack_op& about = entry.kernel.about();
+            for(std::uint64_t i = 0; !found && tw_pack_has_profiles(entry.kernel.pack()) && i < about.profile_count; ++i)
+                known.emplace_back(about.profiles[i].name);
+        }
+        if(!found)
+            throw Error("unknown profile '" + std::string(name) + "'. Known to the ops of this registry: " +
+                        detail::list_names(std::move(known)) + ".");
+        return filter([&](const Kernel& kernel) { return kernel.in_profile(name); });
+    }
+
     // Gives kernels another priority.
     template <typename Predicate>
     Registry& set_priority(int priority, Predicate&& predicate)

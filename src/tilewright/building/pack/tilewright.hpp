@@ -7,7 +7,8 @@
 //   pack.plan(problem)->run({a, b, c}, stream);          // addresses in device memory
 //
 // kernel.hpp has one kernel, plan.hpp the launches of a problem, library.hpp the kernels of one library (Pack),
-// registry.hpp those of several with priorities and strategies, timing.hpp measures.
+// registry.hpp those of several with priorities and strategies, timing.hpp measures,
+// verify.hpp compares results with a reference on the host.
 //
 // What fails throws tilewright::Error; that a kernel does not support a problem is no failure, but a Reason. All const
 // functions may be called from several threads at once. Needs dlopen (link with ${CMAKE_DL_LIBS}) and no HIP header.
@@ -19,5 +20,6 @@
 #include "plan.hpp"
 #include "registry.hpp"
 #include "timing.hpp"
+#include "verify.hpp"
 
 #endif

@@ -128,6 +128,7 @@ OP = Op(
         tolerance=import_on_call("tilewright.ops.gemm.reference", "compute_tolerance"),
         tolerance_basis=import_on_call("tilewright.ops.gemm.reference", "tolerance_basis"),
         trials=list_trials,
+        host_reference=_HERE / "host_reference.hpp",
     ),
     filters={"datatype": "dtype", "variants": "variant"},
     report_fields={"tile": "block"},

@@ -149,6 +149,7 @@ OP = Op(
         tolerance=import_on_call("tilewright.ops.grouped_conv.reference", "compute_tolerance"),
         tolerance_basis=import_on_call("tilewright.ops.grouped_conv.reference", "tolerance_basis"),
         trials=list_trials,
+        host_reference=_HERE / "host_reference.hpp",
     ),
     report_fields={"tile": "block"},
     cost=COST,
