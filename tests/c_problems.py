@@ -29,7 +29,7 @@ from tilewright.ops.rule import find_violations
 from tilewright.select.c_source import render_rank_sources
 
 GPU = "gfx942"
-OPS = ("fmha", "gemm", "grouped_conv", "norm")
+OPS = ("fmha", "gemm", "gemm_quant", "grouped_conv", "norm")
 KERNELS = 60  # of each op
 SEED = 11  # of the problems that plans are compared for
 TUNED = 100  # of them, at most, have measured times

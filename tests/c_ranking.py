@@ -129,6 +129,9 @@ def random_problem(op: Op, config: Any, random: np.random.Generator) -> Any:
         common = {name: getattr(config, name) for name in COMMON_FIELDS}
         return op.problem_type(**common, rows=size(1, 20_000), columns=size(1, 30_000))
     types = {name: getattr(config, name) for name in ("dtype_a", "dtype_b", "dtype_c")}
+    if op.name == "gemm_quant":
+        sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000)}
+        return op.problem_type(**sizes, **types, quant=config.quant, layout=config.layout)
     if op.name == "gemm":
         sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000)}
         batch = size(1, 64) if config.variant == "batched" else 1

@@ -25,6 +25,7 @@ PUBLIC = (
     "tilewright.ops",
     "tilewright.ops.fmha",
     "tilewright.ops.gemm",
+    "tilewright.ops.gemm_quant",
     "tilewright.ops.grouped_conv",
     "tilewright.ops.norm",
     "tilewright.runtime",

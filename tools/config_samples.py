@@ -49,6 +49,10 @@ _ODDITIES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "log_max_splits": (9, 10),
         "max_seqlen_q": (24,),
     },
+    "gemm_quant": {
+        **_BLOCK_GEMM,
+        "block": (*_BLOCK_GEMM["block"], *_make_shapes((192, 128, 64), (64, 64, 1024), (128, 128, 192))),
+    },
     "norm": {"rows": (3, 16), "columns": (768, 1000, 1536, 3072), "threads": (96, 192), "vector": (3, 6, 16)},
 }
 

@@ -28,9 +28,21 @@ if TYPE_CHECKING:
     from tilewright.functions.compute import list_used_kernels
     from tilewright.functions.options import options, set_options
     from tilewright.functions.warm import warm
-    from tilewright.ops import explain, fits, fmha, gemm, grouped_conv, kernel_of, norm, parse_kernel, suggest
+    from tilewright.ops import (
+        explain,
+        fits,
+        fmha,
+        gemm,
+        gemm_quant,
+        grouped_conv,
+        kernel_of,
+        norm,
+        parse_kernel,
+        suggest,
+    )
     from tilewright.ops.fmha.functions import append_to_cache, attention, attention_gradient
     from tilewright.ops.gemm.functions import matmul
+    from tilewright.ops.gemm_quant.functions import scaled_matmul
     from tilewright.ops.grouped_conv.functions import conv, conv_input_gradient, conv_weight_gradient
     from tilewright.ops.kernel_set import load_kernel_set
     from tilewright.ops.norm.functions import layer_norm, rms_norm, smooth_quantize
@@ -60,6 +72,7 @@ else:
                 "fits",
                 "fmha",
                 "gemm",
+                "gemm_quant",
                 "grouped_conv",
                 "kernel_of",
                 "norm",
@@ -68,6 +81,7 @@ else:
             ),
             "tilewright.ops.fmha.functions": ("append_to_cache", "attention", "attention_gradient"),
             "tilewright.ops.gemm.functions": ("matmul",),
+            "tilewright.ops.gemm_quant.functions": ("scaled_matmul",),
             "tilewright.ops.grouped_conv.functions": ("conv", "conv_input_gradient", "conv_weight_gradient"),
             "tilewright.ops.kernel_set": ("load_kernel_set",),
             "tilewright.ops.norm.functions": ("layer_norm", "rms_norm", "smooth_quantize"),
@@ -99,6 +113,7 @@ __all__ = [
     "fits",
     "fmha",
     "gemm",
+    "gemm_quant",
     "generate",
     "grouped_conv",
     "inspect_kernel",
@@ -117,6 +132,7 @@ __all__ = [
     "read_problems",
     "render",
     "rms_norm",
+    "scaled_matmul",
     "select_kernel",
     "set_options",
     "sets",

@@ -22,7 +22,7 @@ from tilewright.bench import Limits, SweepResult, TimeStats, TimingSettings, Tun
 
 space = tw.gemm.space(dtype="fp16", layout="rcr", block=[(64, 64, 32)])
 problem = tw.gemm.Problem(m=64, n=64, k=64, dtype="fp16", layout="rcr")
-convolution, attention, norm = tw.grouped_conv.OP, tw.fmha.OP, tw.norm.OP
+convolution, attention, norm, scaled = tw.grouped_conv.OP, tw.fmha.OP, tw.norm.OP, tw.gemm_quant.OP
 files = tw.load_kernel_set("mine.toml"), tw.read_problems("gemm", "shapes.csv")
 registry: tw.Registry = tw.build("fp16_rcr_essential", "MI300X", jobs=2, limit=None)
 registry = tw.build([space, "fp16_rcr_essential"], ["gfx942", "gfx950"])
@@ -48,7 +48,7 @@ folder = tw.pack(registry, "my_pack", name="mine").folder
 checked = tw.verify(kernel, registry.artifact(kernel), device, [problem])
 timed: TimeStats = tw.time_plan(registry, problem, "gpu:0")
 viewed, inspected = tw.view_on, tw.inspect_kernel(kernel)
-functions = tw.matmul, tw.conv, tw.conv_input_gradient, tw.conv_weight_gradient, tw.list_used_kernels
+functions = tw.matmul, tw.scaled_matmul, tw.conv, tw.conv_input_gradient, tw.conv_weight_gradient, tw.list_used_kernels
 norms = tw.rms_norm, tw.layer_norm, tw.smooth_quantize
 functions_of_attention = tw.attention, tw.attention_gradient, tw.append_to_cache
 settings = tw.options, tw.set_options, tw.warm

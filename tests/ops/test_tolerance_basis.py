@@ -17,6 +17,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops import OPS
 from tilewright.ops.fields import list_fields
 from tilewright.ops.op import Op
+from tilewright.ops.problem_field import list_declared_fields
 
 ARCH = "gfx942"
 KINDS, EACH = 30, 6
@@ -59,7 +60,8 @@ def _small(op: Op, configs: list[Any], arch: Arch, rng: random.Random) -> list[A
 
 def _may_be_split(problem: Any) -> bool:
     """Whether sums of a problem can be split: of a convolution only those over positions."""
-    return hasattr(problem, "k_batch") and getattr(problem, "direction", "backward_weight") == "backward_weight"
+    splits = "k_batch" in list_declared_fields(type(problem))
+    return splits and getattr(problem, "direction", "backward_weight") == "backward_weight"
 
 
 def _of_one_kind(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any]) -> list[Any]:

@@ -6,6 +6,7 @@
 // Prints for each problem `kernels | intermediates | bytes of memory`, or `none: <first line of the error>`.
 #include <tilewright/fmha.hpp>
 #include <tilewright/gemm.hpp>
+#include <tilewright/gemm_quant.hpp>
 #include <tilewright/grouped_conv.hpp>
 #include <tilewright/norm.hpp>
 
@@ -68,6 +69,8 @@ int main(int, char** words)
             return check_api(words[1]);
         if(op == "gemm")
             return print<tilewright::gemm::Problem>(pack, words[3], words[4]);
+        if(op == "gemm_quant")
+            return print<tilewright::gemm_quant::Problem>(pack, words[3], words[4]);
         if(op == "fmha")
             return print<tilewright::fmha::Problem>(pack, words[3], words[4]);
         if(op == "grouped_conv")

@@ -126,11 +126,12 @@ COMPILED = ("compiler", "supports")
 def draw_rejected(op: Op, n: int, seed: int, enforcers: Sequence[str] = COMPILED) -> list[Case]:
     """Draw n kernels that each break exactly one rule which one of `enforcers` enforces, rule by rule."""
     spread = {arch: list_strata(op, archs.load(arch)) for arch in ARCHS}
+    offered = [arch for arch, strata in spread.items() if strata]  # GPUs with the op's types
     codes = [r.code for r in op.rules if r.enforced_by in enforcers]
     cases: dict[str, Case] = {}
     for turn, code in itertools.product(range(n), codes):
         rng = random.Random(f"{seed} {code} {turn}")
-        arch = rng.choice(ARCHS)
+        arch = rng.choice(offered)
         config = draw_breaking(op, archs.load(arch), rng, code, spread[arch])
         if config is not None and op.kind(config).is_small(config):
             case = Case(Kernel(op.name, config, arch), code)

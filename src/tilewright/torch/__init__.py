@@ -24,6 +24,7 @@ from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
 from tilewright.torch.norms import layer_norm, rms_norm  # noqa: E402
 from tilewright.torch.problem_recorder import RecordedProblems, record_problems  # noqa: E402
+from tilewright.torch.scaled_matmul import scaled_mm  # noqa: E402
 from tilewright.torch.torch_attention import register_flash_attention  # noqa: E402
 from tilewright.torch.transformers import register_attention  # noqa: E402
 
@@ -52,4 +53,5 @@ __all__ = [
     "register_flash_attention",
     "replace_modules",
     "rms_norm",
+    "scaled_mm",
 ]

@@ -124,8 +124,20 @@ def _draw_norm(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
     return {"rows": rng.randint(1, 5 * config.rows), "columns": columns, "epsilon": rng.choice((0.0, 1e-3)), **strides}
 
 
+def _draw_scaled(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw a product with one to dozens of tiles in both directions, whole or not, and with gaps between lines."""
+    block = config.block
+    m, n = _draw_size(rng, block.m), _draw_size(rng, block.n)
+    k = rng.choice((block.k * rng.randint(1, 24), rng.randint(1, 10 * block.k) // 16 * 16 or 16))
+    line_a, line_b = k if config.layout[0] == "r" else m, n if config.layout[1] == "r" else k
+    gaps = rng.choice(((0, 0, 0), tuple(16 * rng.randint(0, 20) for _ in range(3))))
+    strides = {"stride_a": line_a + gaps[0], "stride_b": line_b + gaps[1], "stride_c": n + gaps[2]}
+    return {"m": m, "n": n, "k": k, **strides}
+
+
 _DRAW_BY_OP: dict[str, Draw] = {
     "gemm": _draw_gemm,
+    "gemm_quant": _draw_scaled,
     "grouped_conv": _draw_conv,
     "fmha": _draw_fmha,
     "norm": _draw_norm,

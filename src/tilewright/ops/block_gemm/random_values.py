@@ -82,6 +82,36 @@ def draw_wide_numbers(generator: np.random.Generator, shape: tuple[int, ...], na
     return np.asarray((least + odd) * draw_signs(generator, shape))
 
 
+def put_wide_numbers(
+    generator: np.random.Generator,
+    a: NDArray[Any],
+    b: NDArray[Any],
+    dtypes: tuple[str, str, str],
+    arch: Arch,
+    *,
+    far: bool = True,
+) -> None:
+    """Put wide numbers of A into one term of the sums, and wide numbers of B into another.
+
+    Each affects separate columns, or separate rows if there is only one column. With `far`, sums that C cannot
+    represent are in a third group of columns.
+    """
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    dtype_a, dtype_b, dtype_c = dtypes
+    of_a, of_b = generator.choice(k, 2, replace=False)
+    by_column = n > 1
+    for term, place in ((of_a, 0), (of_b, 1)):
+        rows = by_column | (np.arange(m) % APART == place)
+        columns = (not by_column) | (np.arange(n) % APART == place)
+        a[..., :, term] = draw_signs(generator, (m,)) * rows
+        b[..., term, :] = draw_signs(generator, (n,)) * columns
+    factor = far_factor(dtype_a, dtype_c, n)
+    if factor and far:
+        b[..., of_a, 2::APART] = factor
+    a[..., :, of_a] *= np.abs(draw_wide_numbers(generator, a.shape[:-1], dtype_a, arch)).astype(a.dtype)
+    b[..., of_b, :] *= np.abs(draw_wide_numbers(generator, (*b.shape[:-2], n), dtype_b, arch)).astype(b.dtype)
+
+
 def far_factor(dtype_a: str, dtype_c: str, lines: int) -> int:
     """The factor of wide numbers in lines that show how a sum is rounded to C; 0 if there are none."""
     return _FAR if dtype_a == dtype_c and dtype_a in ("fp16", "bf16") and lines >= APART else 0

@@ -21,6 +21,7 @@ from tilewright.ops.array_plan import (
     choose_result,
     make_zeros,
 )
+from tilewright.ops.block_gemm.array_layouts import find_layout
 from tilewright.ops.block_gemm.types import OUTPUTS
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.gemm.tensors import batch_strides
@@ -98,7 +99,7 @@ def plan_matmul(
 def _make_usable(array: ArraySpec, *, of_b: bool) -> ArraySpec:
     """The matrices of an argument, packed if a kernel cannot read them as they are."""
     matrices = _view_as_matrices(array, of_b)
-    return matrices if _find_layout(matrices, of_b) else _view_as_matrices(array.pack(), of_b)
+    return matrices if find_layout(matrices, of_b) else _view_as_matrices(array.pack(), of_b)
 
 
 def _view_as_matrices(array: ArraySpec, of_b: bool) -> ArraySpec:
@@ -106,21 +107,6 @@ def _view_as_matrices(array: ArraySpec, of_b: bool) -> ArraySpec:
         return array
     row = array.broadcast((1, *array.shape))
     return row.transpose() if of_b else row
-
-
-def _find_layout(matrix: ArraySpec, of_b: bool) -> tuple[str, int] | None:
-    """The layout of matrices and the stride of their lines; None if neither rows nor columns are contiguous.
-
-    A matrix of one line may be either. B is then preferably column-major, so that k is contiguous as in A.
-    """
-    rows, columns = matrix.shape[-2:]
-    down, along = matrix.strides[-2:]
-    found = []
-    if (along == 1 or columns == 1) and (rows == 1 or down >= columns):
-        found.append(("r", down if rows > 1 else columns))
-    if (down == 1 or rows == 1) and (columns == 1 or along >= rows):
-        found.append(("c", along if columns > 1 else rows))
-    return found[-1 if of_b else 0] if found else None
 
 
 def _broadcast_batch(a: ArraySpec, b: ArraySpec) -> tuple[int, ...]:
@@ -166,7 +152,7 @@ class _Operands:
             result = result.pack()
         if math.prod(self.b.shape[:-2]) == 1:
             rows, stored = self.a.merge_leading(1), _view_as_rows(result, n)
-            if rows is not None and stored is not None and _find_layout(rows, of_b=False):
+            if rows is not None and stored is not None and find_layout(rows, of_b=False):
                 return ArrayPlan(
                     (result,), (self._make_launch(rows, _drop_batch(self.b), stored, self._get_bias(0, 1)),)
                 )
@@ -217,7 +203,7 @@ class _Operands:
 
 def _describe(a: ArraySpec, b: ArraySpec, out: ArraySpec) -> dict[str, Any]:
     """The fields of the problem of one product."""
-    layouts = _find_layout(a, of_b=False), _find_layout(b, of_b=True), _find_layout(out, of_b=False)
+    layouts = find_layout(a, of_b=False), find_layout(b, of_b=True), find_layout(out, of_b=False)
     (of_a, stride_a), (of_b, stride_b), (of_c, stride_c) = (layout or ("r", 0) for layout in layouts)
     return {
         **{"m": a.shape[-2], "n": b.shape[-1], "k": a.shape[-1], "layout": of_a + of_b + of_c},

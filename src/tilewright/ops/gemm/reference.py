@@ -24,15 +24,12 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.random_values import (
-    APART,
     LEAST_TERMS,
     WHOLE_NUMBERS,
     SmallIntegers,
     choose_small_integers,
-    draw_signs,
     draw_values,
-    draw_wide_numbers,
-    far_factor,
+    put_wide_numbers,
 )
 from tilewright.ops.block_gemm.resources import part_size
 from tilewright.ops.block_gemm.rounding import (
@@ -68,32 +65,10 @@ def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[An
         if not tensor.output
     }
     if seed == WHOLE_NUMBERS and problem.k >= LEAST_TERMS and not is_integer(problem.dtype_a):
-        _put_wide_numbers(generator, problem, made["a"], made["b"], arch)
+        types = (problem.dtype_a, problem.dtype_b, problem.dtype_c)
+        # With D tensors, large sums might exceed C's largest value.
+        put_wide_numbers(generator, made["a"], made["b"], types, arch, far=not problem.num_d)
     return made
-
-
-def _put_wide_numbers(
-    generator: np.random.Generator, problem: Problem, a: NDArray[Any], b: NDArray[Any], arch: Arch
-) -> None:
-    """Put wide numbers of A into one term of the sums, and wide numbers of B into another.
-
-    Each affects separate columns, or separate rows if there is only one column. Sums that C cannot represent are in a
-    third group of columns.
-    """
-    of_a, of_b = generator.choice(problem.k, 2, replace=False)
-    by_column = problem.n > 1
-    for term, place in ((of_a, 0), (of_b, 1)):
-        rows = by_column | (np.arange(problem.m) % APART == place)
-        columns = (not by_column) | (np.arange(problem.n) % APART == place)
-        a[..., :, term] = draw_signs(generator, (problem.m,)) * rows
-        b[..., term, :] = draw_signs(generator, (problem.n,)) * columns
-    far = far_factor(problem.dtype_a, problem.dtype_c, problem.n)
-    if far and not problem.num_d:  # D tensors might make them exceed C's largest value
-        b[..., of_a, 2::APART] = far
-    a[..., :, of_a] *= np.abs(draw_wide_numbers(generator, a.shape[:-1], problem.dtype_a, arch)).astype(a.dtype)
-    b[..., of_b, :] *= np.abs(draw_wide_numbers(generator, (*b.shape[:-2], problem.n), problem.dtype_b, arch)).astype(
-        b.dtype
-    )
 
 
 def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001

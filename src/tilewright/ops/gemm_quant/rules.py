@@ -1,0 +1,90 @@
+"""The rules of kernels with scales: those of the block GEMM, and the problems that a kernel supports.
+
+The codes are those of GEMM's rules with the same meaning. Rules of `ops.block_gemm` that no config of this op can break
+are left out: on other pipelines, on fixed vectors, and on split-K.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm import fit
+from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
+from tilewright.ops.gemm_quant.config import COMMON_FIELDS, FIXED, Config, view_gemm
+from tilewright.ops.gemm_quant.problem import Problem
+from tilewright.ops.rule import Rejection, Rule, rule
+
+_SMALL_MMA = {"mma": (16, 16, 32)}
+# The shared rules that apply, with the examples where GEMM's do not fit.
+EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "A101": {"good": _SMALL_MMA, "bad": {"mma": (32, 32, 4)}},
+    "A102": {"good": {"waves": (2, 2, 1)}, "bad": {"waves": (8, 4, 1), "block": (256, 128, 64)}},
+    "A103": {"good": {"layout": "rrr"}, "bad": {"layout": "rrr", "mma": (32, 32, 32)}},
+    "T201": {"good": {}, "bad": {"block": (96, 128, 64)}},
+    "T202": {"good": {}, "bad": {"block": (128, 128, 96)}},
+    "T203": {"good": {}, "bad": {"block": (128, 96, 64), "waves": (4, 1, 1), "layout": "rrr"}},
+    "T204": {"good": {}, "bad": {"waves": (1, 2, 2)}},
+    "T206": {"good": {"waves": (4, 4, 1), **_SMALL_MMA}, "bad": {"waves": (4, 2, 1), **_SMALL_MMA}},
+    "P301": {},
+    "P313": {"good": {}, "bad": {"block": (192, 128, 64), "waves": (4, 1, 1), **_SMALL_MMA}},
+    "P314": {"good": {"dtype_b": "bf8", "pipeline": "compv6"}, "bad": {"dtype_b": "bf8"}, "fix": "use compv6."},
+    "P317": {"good": {}, "bad": {"block": (64, 48, 64), "waves": (1, 3, 1), **_SMALL_MMA}},
+    "R401": {"good": {"block": (64, 64, 256)}, "bad": {"block": (64, 64, 1024)}},
+}
+FIT_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
+    "S502": {},
+    "S503": {},
+    "S504": {
+        "good": {"pad_k": True, "problem": {"k": 208}},
+        "bad": {"problem": {"k": 208}},
+        "why": "the last step along K would read beyond the matrix. (With crr K is contiguous in neither operand.)",
+        "fix": "use a kernel with pad_k or a smaller block k.",
+    },
+    "S505": {"good": {"pad_k": True, "problem": {"k": 208}}, "bad": {"pad_k": True, "problem": {"k": 200}}},
+    "S507": {},
+    "S508": {
+        "good": {"pipeline": "compv6", "problem": {"k": 128}},
+        "bad": {"pipeline": "compv6", "problem": {"k": 64}},
+    },
+}
+
+
+def _adapt_rule(shared: Rule, changes: Mapping[str, Any]) -> Rule:
+    reads = tuple(name for name in shared.reads if name not in FIXED)
+    limits = {name: values for name, values in shared.when.items() if name not in FIXED}
+    key = shared.group_key
+    group = None if key is None else lambda config, arch: key(view_gemm(config), arch)
+    return shared.on(view_gemm, reads=reads, when=limits, group_key=group, **changes)
+
+
+@rule(
+    "S501",
+    "other-problem",
+    reads=COMMON_FIELDS,
+    enforced_by="tilewright",
+    good={},
+    bad={"problem": {"dtype_c": "fp16"}},
+)
+def check_problem(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
+    """Kind of scales, types and layouts of problem and kernel must be the same.
+
+    Why: they are compile-time values of the kernel.
+
+    Fix: choose a kernel with the problem's values.
+    """
+    for name in COMMON_FIELDS:
+        mine, wanted = getattr(config, name), getattr(problem, name)
+        if mine != wanted:
+            return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
+    return None
+
+
+RULES: tuple[Rule, ...] = tuple(
+    _adapt_rule(each, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES
+)
+FIT_RULES: tuple[Rule, ...] = (
+    check_problem,
+    *(_adapt_rule(each, FIT_EXAMPLES[each.code]) for each in fit.RULES),
+)

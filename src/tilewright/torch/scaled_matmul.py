@@ -1,0 +1,61 @@
+"""The operator `tilewright::scaled_mm`."""
+
+from __future__ import annotations
+
+import torch
+
+from tilewright.base.errors import InvalidValueError, TensorError
+from tilewright.ops.gemm_quant.functions import scaled_matmul
+from tilewright.torch.emulation import find_device
+
+_TYPES = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
+
+
+def scaled_mm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    scale_result: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,  # noqa: ARG001  (a permission: sums are in fp32 in any case)
+) -> torch.Tensor:
+    """`(a * scale_a) @ (b * scale_b)` for 8-bit floats a (m, k) and b (k, n), with the arguments of `torch._scaled_mm`.
+
+    Scales are one number each, or of the shapes (m, 1) and (1, n). Without `out_dtype`, the result is bfloat16: kernels
+    have no 8-bit results. `bias` and `scale_result` must be None.
+    """
+    if bias is not None or scale_result is not None:
+        raise InvalidValueError("scaled_mm has neither bias nor scale_result: add and multiply with torch")
+    dtype = torch.bfloat16 if out_dtype is None else out_dtype
+    result: torch.Tensor = torch.ops.tilewright.scaled_mm(a, b, scale_a, scale_b, dtype)
+    return result
+
+
+def _check(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
+    if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
+        raise TensorError(f"scaled_mm needs a (m, k) and b (k, n), got {tuple(a.shape)} and {tuple(b.shape)}")
+    if a.dtype not in _TYPES or b.dtype not in _TYPES:
+        raise TensorError(f"scaled_mm needs a and b of 8-bit floats, got {a.dtype} and {b.dtype}")
+    for name, scale, lines in (("scale_a", scale_a, a.shape[0]), ("scale_b", scale_b, b.shape[1])):
+        if scale.dtype != torch.float32 or scale.numel() not in (1, lines):
+            raise TensorError(f"{name} is {scale.dtype} of shape {tuple(scale.shape)}, must be float32: 1 or {lines}")
+
+
+@torch.library.custom_op("tilewright::scaled_mm", mutates_args=())
+def _scaled_mm(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
+) -> torch.Tensor:
+    device = find_device(a, "tilewright::scaled_mm")
+    _check(a, b, scale_a, scale_b)
+    result: torch.Tensor = scaled_matmul(a, b, scale_a, scale_b, out_dtype=out_dtype, device=device)
+    return result
+
+
+@_scaled_mm.register_fake
+def _(
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
+) -> torch.Tensor:
+    _check(a, b, scale_a, scale_b)
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)

@@ -1,0 +1,24 @@
+"""The kernels with scales of these tests, from CI's list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import gemm_quant
+from tilewright.ops import kernel_of
+from tilewright.ops.kernel import Kernel
+
+ARCH = "gfx942"
+
+
+def make_scaled(quant: str, gpu: str = ARCH, **fields: Any) -> Kernel:
+    """A kernel for any M, for N that are multiples of 8, and K that are multiples of 16."""
+    values: dict[str, Any] = {
+        **{"quant": quant, "dtype": "fp8", "dtype_c": "bf16", "layout": "rcr", "block": (64, 64, 64)},
+        **{"waves": (2, 2, 1), "mma": (16, 16, 32), "pipeline": "compv3", "scheduler": "intrawave"},
+    }
+    return kernel_of(gemm_quant.config(**{**values, "pad_n": True, "pad_k": True, **fields}), gpu)
+
+
+ROWCOL, TENSOR = make_scaled("rowcol"), make_scaled("tensor")
+POOL = (ROWCOL, TENSOR)
