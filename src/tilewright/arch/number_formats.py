@@ -90,7 +90,7 @@ def find_largest(name: str, arch: Arch) -> float:
     import ml_dtypes  # noqa: PLC0415  (knows the limits of 8-bit floats, and NumPy's)
 
     kind = to_numpy_dtype(name, arch)
-    return float(np.iinfo(kind).max if is_integer(name) else ml_dtypes.finfo(kind).max)
+    return float(np.iinfo(kind).max if is_integer(name) else ml_dtypes.finfo(kind).max)  # type: ignore[no-untyped-call]
 
 
 def compute_spacing(values: NDArray[Any], name: str, arch: Arch) -> Floats:
