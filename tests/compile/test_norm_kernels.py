@@ -35,7 +35,7 @@ def test_waves_that_share_a_row_need_the_barrier_before_the_epilogue() -> None:
     assert run(QUANTIZED, "no_barrier") == ["wrong", "wrong"]
 
 
-def test_vectors_beyond_16_bytes_are_never_stored() -> None:
+def test_vectors_of_16_halves_are_never_stored() -> None:
     (rule,) = (rule for rule in NORM.rules if rule.code == "N115")
     kernel = NORM.make_kernel(NORM.make_example(rule.bad), rule.arch)
     assert set(run(kernel)) == {"wrong"}

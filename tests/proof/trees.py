@@ -6,7 +6,7 @@ they run on their trials on the emulated device in strict mode. Rejected ones mu
     python -m tests.proof.trees --tree ../shared/ck/2026-06-30 --accepted 22 --rejected 8 --out docs/ck-generations.md
 
 The sample is taken from the kernels that CI builds, so that only other trees need the compiler; `--seed` draws a new
-one.
+one. `--kernels` takes a list, such as one that was drawn before a rule was changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tilewright.codegen.render import render_unchecked
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
-from tilewright.ops import OPS, find_op
+from tilewright.ops import OPS, find_op, parse_kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
 
@@ -58,6 +58,13 @@ def choose_cases(op: Op, accepted: int, rejected: int) -> list[Case]:
     broken = [Case(op.make_kernel(op.make_example(rule.bad), rule.arch), rule.code) for rule in enforced]
     listed = [case for case in broken if case.kernel.slug in costs]
     return [*(Case(kernel, "computes") for kernel in choose_covering(cheapest, accepted)), *listed[:rejected]]
+
+
+def read_cases(op: Op, path: Path) -> list[Case]:
+    """Read the kernels of an op from a list in the form of tests/compile/samples: `computes` or a rule, and a name."""
+    pairs = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    cases = [Case(parse_kernel(name), expected) for expected, name in pairs]
+    return [case for case in cases if case.kernel.op == op.name]
 
 
 def run_tree(cases: Sequence[Case], jobs: int, tiers: Tiers | None = None) -> list[Result]:
@@ -151,17 +158,18 @@ def _format_result(result: Result) -> str:
 
 def run_op(op: Op, trees: Sequence[Path], options: argparse.Namespace) -> tuple[list[str], int]:
     """Run the sample of an op with each tree; return its section and the number of findings."""
-    cases = (
-        choose_cases(op, options.accepted, options.rejected)
-        if options.seed is None
-        else draw_cases(op, options.accepted, options.rejected, options.seed, (*COMPILED, "device"))
-    )
+    if options.kernels is not None:
+        cases, sample = read_cases(op, options.kernels), f"kernels of {options.kernels.name}"
+    elif options.seed is not None:
+        cases = draw_cases(op, options.accepted, options.rejected, options.seed, (*COMPILED, "device"))
+        sample = f"seed {options.seed}"
+    else:
+        cases, sample = choose_cases(op, options.accepted, options.rejected), "kernels of CI's list"
     results = {}
     for folder in trees:
         with use_tree(folder) as generation:
             print(f"{op.name} with CK Tile {generation} in {folder}", flush=True)
             results[generation] = run_tree(cases, options.jobs, Tiers(STORE))
-    sample = "kernels of CI's list" if options.seed is None else f"seed {options.seed}"
     findings = sum(bool(each.finding) for found in results.values() for each in found)
     return format_section(cases, results, sample, datetime.now(UTC).date()), findings
 
@@ -176,6 +184,7 @@ def main() -> int:
     parser.add_argument("--accepted", type=int, default=22)
     parser.add_argument("--rejected", type=int, default=8)
     parser.add_argument("--seed", type=int, help="draw a new sample (default: kernels of CI's list)")
+    parser.add_argument("--kernels", type=Path, help="a list of kernels, as in tests/compile/samples")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="the Markdown file to update with these ops")
     options = parser.parse_args()

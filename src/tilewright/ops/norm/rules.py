@@ -13,7 +13,7 @@ from tilewright.ops.rule_forms import RuleGroup, divides, equal, examples, one_o
 
 MAX_BYTES = 2**32 - 1  # the size of a buffer descriptor has 32 bits (make_wave_buffer_resource)
 MAX_INDEX = 2**31 - 1  # CK Tile's index_t is a 32-bit integer
-MAX_VECTOR_BYTES = 16  # of buffer_store_dwordx4, the longest store
+LONGEST_STORE = 8  # elements of more than 8 bits, in core/arch/amd_buffer_addressing_builtins.hpp
 MOST_HELD = 64  # of the 256 registers of a lane, for four values of each element
 _NORM = RuleGroup()
 
@@ -148,19 +148,22 @@ def check_rows(config: Config, arch: Arch) -> Rejection | None:
     bad={"columns": 2048, "vector": 16},
 )
 @_NORM.rule("N115", "vector-too-long", "device", ("dtype", "dtype_y", "residual", "vector"))
-def check_vector_bytes(config: Config, arch: Arch) -> Rejection | None:
-    """A vector of y has at most 16 bytes, and one of the sum, if it is stored.
+def check_vector_length(config: Config, arch: Arch) -> Rejection | None:
+    """y, and the sum if it is stored, have vectors of at most 8 elements, or 16 of an 8-bit type.
 
-    Why: no store is longer. CK Tile compiles a longer one to a kernel that writes nothing. Longer loads are divided.
+    Why: `amd_buffer_store_impl` has no code for 16 elements of fp32, fp16 or bf16: the kernel compiles, and writes
+    nothing. Longer vectors of x alone are right.
 
     Fix: use a smaller vector.
     """
     stored = (config.dtype_y, config.dtype) if config.residual == "store" else (config.dtype_y,)
     widest = max(stored, key=lambda name: find_dtype(name).storage_bytes)
-    longest = MAX_VECTOR_BYTES // find_dtype(widest).storage_bytes
+    longest = 16 if find_dtype(widest).storage_bytes == 1 else LONGEST_STORE
     if config.vector <= longest:
         return None
-    return Rejection(f"{config.vector} elements of {widest} exceed {MAX_VECTOR_BYTES} bytes", "vector", longest)
+    return Rejection(
+        f"a vector of {widest} has {config.vector} elements, at most {longest} are stored", "vector", longest
+    )
 
 
 @examples(good={"columns": 8192}, bad={"columns": 16384})
