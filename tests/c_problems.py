@@ -193,9 +193,12 @@ def build_stand_ins(folder: Path) -> StandIns:
 
 
 def make_order(kernels: Sequence[Kernel]) -> RankOrder:
-    """Priorities for some kernels of all ops but GEMM, and measured times for some of the first problems of each op."""
+    """Priorities for some kernels of all ops but GEMMs, and measured times for some of the first problems of each op.
+
+    Of the few kernels with scales, nearly all support every problem, so that one with a priority would always be first.
+    """
     arch = archs.load(GPU)
-    priorities = {kernel: 1 for kernel in kernels[::7] if kernel.op != "gemm"}
+    priorities = {kernel: 1 for kernel in kernels[::7] if kernel.op not in ("gemm", "gemm_quant")}
     tuned = []
     for op in map(find_op, OPS):
         own = [kernel for kernel in kernels if kernel.op == op.name]

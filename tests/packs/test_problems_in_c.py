@@ -76,6 +76,8 @@ def test_completed_problems_are_those_of_python(op: str, stand_ins: StandIns) ->
         assert bytes_of(found) == bytes_of(to_c(op, whole_fields(wanted))), problem
 
 
+# Lists of tensors that the problems of an op have, at least. A product with scales always has the same five.
+FORMS = {"gemm_quant": 1}
 INVALID = {
     "gemm": [{"m": 0}, {"stride_a": 3}, {"num_row_d": 1}, {"num_d": 9}, {"stride_c": 1}],
     "gemm_quant": [{"m": 0}, {"stride_a": 3}, {"stride_b": 3}, {"stride_c": 1}, {"k": 0}],
@@ -154,7 +156,7 @@ def test_tensors_are_those_of_python(op: str, stand_ins: StandIns) -> None:
         ]
         assert made == wanted, problem
         seen.add(tuple(name for name, *_ in made))
-    assert len(seen) > 2
+    assert len(seen) >= FORMS.get(op, 3)
 
 
 @pytest.mark.parametrize("op", OPS)
