@@ -93,7 +93,7 @@ def test_the_same_artifacts_give_the_same_bytes_anywhere(
     write_pack(list(reversed(artifacts)), toolchain, two)
 
     assert contents(one) == contents(two)
-    assert len(contents(one)) == 15
+    assert len(contents(one)) == 17
     assert [path for path, raw in contents(one).items() if str(tmp_path).encode() in raw] == []
 
 
