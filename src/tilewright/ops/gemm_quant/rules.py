@@ -30,7 +30,11 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "T206": {"good": {"waves": (4, 4, 1), **_SMALL_MMA}, "bad": {"waves": (4, 2, 1), **_SMALL_MMA}},
     "P301": {},
     "P313": {"good": {}, "bad": {"block": (192, 128, 64), "waves": (4, 1, 1), **_SMALL_MMA}},
-    "P314": {"good": {"dtype_b": "bf8", "pipeline": "compv6"}, "bad": {"dtype_b": "bf8"}, "fix": "use compv6."},
+    "P314": {
+        "good": {"dtype_b": "bf8", "pipeline": "compv6"},
+        "bad": {"dtype_b": "bf8"},
+        "fix": "use the pipeline compv6.",
+    },
     "P317": {"good": {}, "bad": {"block": (64, 48, 64), "waves": (1, 3, 1), **_SMALL_MMA}},
     "R401": {"good": {"block": (64, 64, 256)}, "bad": {"block": (64, 64, 1024)}},
 }
