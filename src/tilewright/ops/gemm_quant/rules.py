@@ -15,6 +15,7 @@ from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
 from tilewright.ops.gemm_quant.config import COMMON_FIELDS, FIXED, Config, view_gemm
 from tilewright.ops.gemm_quant.problem import Problem
 from tilewright.ops.rule import Rejection, Rule, rule
+from tilewright.ops.rule_forms import since
 
 _SMALL_MMA = {"mma": (16, 16, 32)}
 # The shared rules that apply, with the examples where GEMM's do not fit.
@@ -29,7 +30,11 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "T206": {"good": {"waves": (4, 4, 1), **_SMALL_MMA}, "bad": {"waves": (4, 2, 1), **_SMALL_MMA}},
     "P301": {},
     "P313": {"good": {}, "bad": {"block": (192, 128, 64), "waves": (4, 1, 1), **_SMALL_MMA}},
-    "P314": {"good": {"dtype_b": "bf8", "pipeline": "compv6"}, "bad": {"dtype_b": "bf8"}, "fix": "use compv6."},
+    "P314": {
+        "good": {"dtype_b": "bf8", "pipeline": "compv6"},
+        "bad": {"dtype_b": "bf8"},
+        "fix": "use the pipeline compv6.",
+    },
     "P317": {"good": {}, "bad": {"block": (64, 48, 64), "waves": (1, 3, 1), **_SMALL_MMA}},
     "R401": {"good": {"block": (64, 64, 256)}, "bad": {"block": (64, 64, 1024)}},
 }
@@ -81,10 +86,32 @@ def check_problem(config: Config, problem: Problem, arch: Arch) -> Rejection | N
     return None
 
 
+@since("2026-06")
+@rule(
+    "S512",
+    "partial-m",
+    reads=("block",),
+    enforced_by="supports",
+    good={},
+    bad={"problem": {"m": 200}},
+)
+def check_whole_m(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
+    """With the headers of 2026-06, M must be a multiple of the block.
+
+    Why: the built kernel rejects other M. With these headers, the op has been tried with a single kernel.
+
+    Fix: use a smaller block, or CK Tile's headers of 2025-11.
+    """
+    if problem.m % config.block.m == 0:
+        return None
+    return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
+
+
 RULES: tuple[Rule, ...] = tuple(
     _adapt_rule(each, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES
 )
 FIT_RULES: tuple[Rule, ...] = (
     check_problem,
     *(_adapt_rule(each, FIT_EXAMPLES[each.code]) for each in fit.RULES),
+    check_whole_m,
 )
