@@ -24,6 +24,7 @@ EXTRAS = (
     "pyarrow",
     "duckdb",
     "ray",
+    "cryptography",
     "torch",
     "transformers",
     "triton",

@@ -147,7 +147,7 @@ def test_formats(file: Callable[[str, str], Path]) -> None:
         read_problems(op, path)
     with pytest.raises(UnknownValueError, match=r"Did you mean 'sizes'\? Known: csv, json, sizes\."):
         read_problems(op, path, "size")
-    with pytest.raises(UnknownValueError, match=r"'sizes'\. Known: csv, json\."):
+    with pytest.raises(UnknownValueError, match=r"'sizes'\. Known: csv, json, aiter, "):
         read_problems(GEMM, path, "sizes")
 
 

@@ -41,6 +41,10 @@ def test_a_changed_message_and_a_changed_verdict_name_the_rule() -> None:
     assert not describe_changes(computed, compute_digests("gemm", rows))
 
 
+# GPUs without the types of an op: these have no matrix instructions for 8-bit floats.
+WITHOUT = {"gemm_quant": ("gfx908", "gfx90a", "gfx1100")}
+
+
 def test_the_configs_hold_legal_ones_of_every_gpu() -> None:
     from tilewright import arch as archs
     from tilewright.ops.rule import is_legal
@@ -48,4 +52,4 @@ def test_the_configs_hold_legal_ones_of_every_gpu() -> None:
     for name, rows in CONFIGS.items():
         op = find_op(name)
         legal = {gpu for gpu, values in rows[-150:] if is_legal(op.rules, op.make_config(**values), archs.load(gpu))}
-        assert legal == set(archs.arch_names())
+        assert legal == set(archs.arch_names()) - set(WITHOUT.get(name, ()))

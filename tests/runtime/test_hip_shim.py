@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import importlib.util
 import re
 import subprocess
 from collections.abc import Iterator
@@ -47,6 +49,17 @@ def fault_of(device: Device, match: str, kind: type[Exception] = TilewrightError
 
 def exported(path: Path) -> dict[str, str]:
     return dict(shim.read_versions(path, find_toolchain()))
+
+
+def test_it_compiles_with_the_headers_of_hip_7(tmp_path: Path) -> None:
+    """The wheel of Triton has them. Some parameters are const from HIP 7 on, and hiprtc.h is missing in the wheel."""
+    triton = importlib.util.find_spec("triton")
+    if triton is None or triton.origin is None:
+        pytest.skip("Triton is not installed")
+    headers = Path(triton.origin).parent / "backends" / "amd"
+    toolchain = dataclasses.replace(find_toolchain(), rocm_path=headers)
+    assert "HIP_VERSION_MAJOR 7" in (headers / "include" / "hip" / "hip_version.h").read_text("utf-8")
+    assert shim.build_shim(toolchain, Store(tmp_path)).is_file()
 
 
 def test_it_passes_for_the_real_library(tmp_path: Path) -> None:

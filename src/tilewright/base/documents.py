@@ -186,19 +186,22 @@ class CsvTable:
 
 def read_csv(path: Path | str) -> CsvTable | None:
     """Read a CSV file, with whitespace around cells removed; None for a blank file."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    lines: list[tuple[str, list[str]]] = []
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                lines.append((f"line {reader.line_num}", cells))
-    except csv.Error as error:
-        raise FileFormatError(path, [FileProblem(f"line {reader.line_num}", f"is not CSV: {error}")]) from error
+    stripped = ((number, [cell.strip() for cell in cells]) for number, cells in parse_csv(path, read_text(path)))
+    lines = [(f"line {number}", cells) for number, cells in stripped if any(cells)]
     if not lines:
         return None
     (place, header), *below = lines
     return CsvTable(place, tuple(header), below)
+
+
+def parse_csv(path: Path | str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the cells of each line of a CSV file, unchanged. Raises `FileFormatError`."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise FileFormatError(path, [FileProblem(f"line {reader.line_num}", f"is not CSV: {error}")]) from error
 
 
 def _decode_utf8(raw: bytes) -> str:

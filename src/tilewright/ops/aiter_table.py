@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.base.documents import read_text
+from tilewright.base.documents import parse_csv, read_text
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_list import read_each
@@ -54,7 +54,7 @@ def read_aiter_table(path: Path | str) -> AiterTable:
     Blank lines have no cells. Cells at the end of a line may be missing, as for pandas, with which aiter reads them.
     """
     text = read_text(path)
-    lines = [tuple(cells) for cells in csv.reader(io.StringIO(text, newline=""), strict=True)]
+    lines = [tuple(cells) for _, cells in parse_csv(path, text)]
     if not lines:
         raise FileFormatError(path, [FileProblem("", "is empty: its first line must name the columns")])
     header, *rows = lines

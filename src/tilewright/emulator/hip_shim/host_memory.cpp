@@ -111,7 +111,19 @@ TW_EXPORT hipError_t hipMemcpyWithStream(void* target, const void* source, size_
     return status == hipSuccess ? hipMemcpy(target, source, bytes, direction) : status;
 }
 
-TW_EXPORT hipError_t hipMemcpyHtoD(hipDeviceptr_t target, void* source, size_t bytes)
+namespace {
+// HIP 7 made the source of these copies const.
+template <class T>
+struct SecondParameter;
+template <class Result, class First, class Second, class... Others>
+struct SecondParameter<Result(First, Second, Others...)>
+{
+    using type = Second;
+};
+using HostSource = SecondParameter<decltype(hipMemcpyHtoD)>::type;
+} // namespace
+
+TW_EXPORT hipError_t hipMemcpyHtoD(hipDeviceptr_t target, HostSource source, size_t bytes)
 {
     return hipMemcpy(target, source, bytes, hipMemcpyHostToDevice);
 }
@@ -126,7 +138,7 @@ TW_EXPORT hipError_t hipMemcpyDtoD(hipDeviceptr_t target, hipDeviceptr_t source,
     return hipMemcpy(target, source, bytes, hipMemcpyDeviceToDevice);
 }
 
-TW_EXPORT hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t target, void* source, size_t bytes, hipStream_t stream)
+TW_EXPORT hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t target, HostSource source, size_t bytes, hipStream_t stream)
 {
     return hipMemcpyAsync(target, source, bytes, hipMemcpyHostToDevice, stream);
 }

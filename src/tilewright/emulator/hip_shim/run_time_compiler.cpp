@@ -1,11 +1,23 @@
 // hiprtc: programs compile kernels while they run. Python starts the toolchain's compiler.
 #include "state.hpp"
 
-#include <hip/hiprtc.h>
-
 #include <cstring>
 
 using namespace stand_in;
+
+// As in hip/hiprtc.h, which the toolchain from PyPI does not have, and whose parameters are const from HIP 7 on.
+using hiprtcProgram = struct _hiprtcProgram*;
+enum hiprtcResult
+{
+    HIPRTC_SUCCESS                                    = 0,
+    HIPRTC_ERROR_INVALID_INPUT                        = 3,
+    HIPRTC_ERROR_INVALID_PROGRAM                      = 4,
+    HIPRTC_ERROR_COMPILATION                          = 6,
+    HIPRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION = 8,
+    HIPRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION  = 9,
+    HIPRTC_ERROR_NAME_EXPRESSION_NOT_VALID            = 10,
+    HIPRTC_ERROR_INTERNAL_ERROR                       = 11,
+};
 
 namespace {
 
