@@ -8,8 +8,9 @@ int main(int, char** words)
 {
     const auto pack = tilewright::Pack::open(words[1], "gfx942");
     // Inputs, device memory, the run and the reference are all in `verify`.
-    const auto product = tilewright::gemm::Problem().m(128).n(128).k(64).dtype("fp16").layout("rcr");
-    const auto plan    = pack.plan(product, [](const tilewright::Kernel& k) { return k.field("variant") == "standard"; });
+    const auto product  = tilewright::gemm::Problem().m(128).n(128).k(64).dtype("fp16").layout("rcr");
+    const auto standard = [](const tilewright::Kernel& kernel) { return kernel.field("variant") == "standard"; };
+    const auto plan     = pack.plan(product, standard);
     const tilewright::Verification of_product = verify(*plan, product);
     std::cout << plan->stages().front().kernel.slug() << '\n' << of_product.text();
 
