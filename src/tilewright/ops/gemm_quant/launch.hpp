@@ -114,6 +114,26 @@ struct Launcher
             return (columns - 1) * stride + rows;
     }
 
+#ifdef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
+    static constexpr bool host_has_waves = true;
+#else
+    // On the host, waves have 64 lanes for CK Tile. If a tile then has less than one element for each lane, it takes
+    // the widest vectors, and refuses sizes that kernels with waves of 32 lanes compute.
+    static constexpr bool host_has_waves = D::threads == D::Shape::NumWarps * 64;
+#endif
+
+    // The conditions of CK Tile's IsSupportedArgument that do not depend on vectors of A and B.
+    static bool is_tiled(const tw_gemm_quant_args& args)
+    {
+        constexpr bool rows_a = std::is_same_v<typename D::ALayout, ck_tile::tensor_layout::gemm::RowMajor>;
+        constexpr bool rows_b = std::is_same_v<typename D::BLayout, ck_tile::tensor_layout::gemm::RowMajor>;
+        const bool whole_m    = D::Traits::kPadM || args.m % D::block_m == 0;
+        const bool whole_n    = D::Traits::kPadN || args.n % D::block_n == 0;
+        const bool whole_k    = D::Traits::kPadK || args.k % D::Shape::kK == 0;
+        return (rows_a || whole_m) && whole_n && ((!rows_a && rows_b) || whole_k) &&
+               args.n % D::Epilogue::GetVectorSizeC() == 0;
+    }
+
     // CK Tile keeps element offsets in 32 bits with a sign, and bytes in 32 bits without.
     template <typename T>
     static constexpr int64_t reach(int64_t bytes)
@@ -181,6 +201,9 @@ struct Launcher
     {
         if(const int status = check(args); status != TW_OK)
             return status;
+        if constexpr(!host_has_waves)
+            return is_tiled(*args) ? TW_OK : fail(TW_UNSUPPORTED, "a size is not a multiple of the block or of C's "
+                                                  "vectors, and the kernel does not pad it");
         return with_instance(*args, [&](auto instance) -> int {
             using K = decltype(instance);
             if(!K::IsSupportedArgument(K::MakeKernelArgs(host_args(*args))))
