@@ -36,7 +36,7 @@ def complete(line: str) -> list[str]:
         ("arch show MI3", ["MI300X", "MI355X"]),
         ("space gemm --gpu gfx942,gfx95", ["gfx942,gfx950"]),
         ("verify gemm --device emulated:gfx94", ["emulated:gfx942"]),
-        ("build gem", ["gemm"]),
+        ("build gem", ["gemm", "gemm_quant"]),
         ("sweep fp16_rcr_ess", ["fp16_rcr_essential"]),
         ("select gemm --preselected fp16_rcr_ess", ["fp16_rcr_essential"]),
         ("check gemm -s pi", ["pipeline="]),

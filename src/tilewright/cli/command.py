@@ -80,6 +80,11 @@ class Option(click.Option):
         return extra
 
 
+def make_format_option(text: str = "Format of the file of --problems.") -> Callable[[F], F]:
+    """The option --format of a file of problems."""
+    return click.option("--format", "file_format", cls=Option, metavar="NAME", show_default="the suffix", help=text)
+
+
 def make_jobs_option(text: str) -> Callable[[F], F]:
     """The option --jobs."""
     return click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewright.base.events import report_task
-from tilewright.cli.command import FILE, Option
+from tilewright.cli.command import FILE, make_format_option
 from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
@@ -40,14 +40,7 @@ COLUMNS = ("kind", "problems", "kernels", "rank correlation", "P10", "same first
 @click.option(
     "--problems", "file", type=FILE, required=True, metavar="FILE", help="Rank for the problems of this file."
 )
-@click.option(
-    "--format",
-    "file_format",
-    cls=Option,
-    metavar="NAME",
-    show_default="the suffix",
-    help="Format of the file of --problems.",
-)
+@make_format_option()
 @add_filter_options
 @add_set_options("Rank kernels of")
 @make_setting_option("VALUES", "Change a field of the set, or declare a space without one. May be repeated.")

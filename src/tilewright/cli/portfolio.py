@@ -12,7 +12,7 @@ import click
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.base.extras import require_packages
-from tilewright.cli.command import FILE, Option
+from tilewright.cli.command import FILE, make_format_option
 from tilewright.cli.completion import complete_kernels
 from tilewright.cli.filters import FilterCommand, add_filter_options, add_set_options
 from tilewright.cli.gpu_option import LATE, make_gpu_option
@@ -81,14 +81,7 @@ class TimeTable:
     metavar="FILE",
     help="Use the problems of this file. May be repeated.",
 )
-@click.option(
-    "--format",
-    "file_format",
-    cls=Option,
-    metavar="NAME",
-    show_default="the suffix",
-    help="Format of the files of --problems.",
-)
+@make_format_option("Format of the files of --problems.")
 @click.option(
     "--measured", type=PATH, metavar="FILE", help="Use measured times (.parquet, or a journal), not predicted ones."
 )

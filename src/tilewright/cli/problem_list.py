@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import FILE, Command, Option
+from tilewright.cli.command import FILE, Command, make_format_option
 from tilewright.cli.output import add_json_option, format_count, print_json, print_table
 
 if TYPE_CHECKING:
@@ -28,14 +28,7 @@ NUMBERS = ("GFLOP", "MB", "FLOP/B")
 )
 @click.argument("op_name", metavar="OP")
 @click.argument("file", type=FILE, required=False)
-@click.option(
-    "--format",
-    "file_format",
-    cls=Option,
-    metavar="NAME",
-    show_default="the suffix",
-    help="Read the file as csv, json or a format of the op.",
-)
+@make_format_option("Read the file as csv, json or a format of the op.")
 @click.option(
     "--to", "target", type=click.Choice(["csv", "json"]), help="Print the list in this format instead of a table."
 )

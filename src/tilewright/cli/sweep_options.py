@@ -12,7 +12,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import FILE, Option, is_given
+from tilewright.cli.command import FILE, is_given, make_format_option
 from tilewright.cli.measure_options import MeasureArguments, add_measure_options
 
 if TYPE_CHECKING:
@@ -50,14 +50,7 @@ def add_problem_options(command: F) -> F:
                 metavar="FILE",
                 help="Use the problems of a file, as `tilewright problems` lists them.",
             ),
-            click.option(
-                "--format",
-                "file_format",
-                cls=Option,
-                metavar="NAME",
-                show_default="the suffix",
-                help="Format of the file of --problems.",
-            ),
+            make_format_option(),
             click.option(
                 "--problem", "texts", multiple=True, metavar="FIELD=N,…", help="Use this problem. May be repeated."
             ),

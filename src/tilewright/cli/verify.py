@@ -13,7 +13,7 @@ import click
 
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
-from tilewright.cli.command import FILE, Command, Option, make_device_option, make_jobs_option
+from tilewright.cli.command import FILE, Command, Option, make_device_option, make_format_option, make_jobs_option
 from tilewright.cli.completion import complete_kernels
 from tilewright.cli.named_kernels import find_named_kernels, resolve_subjects
 from tilewright.cli.output import (
@@ -111,14 +111,7 @@ class VerifyOptions:
     metavar="FILE",
     help="Compute the problems of a file, as `tilewright problems` lists them.",
 )
-@click.option(
-    "--format",
-    "file_format",
-    cls=Option,
-    metavar="NAME",
-    show_default="the suffix",
-    help="Format of the file of --problems.",
-)
+@make_format_option()
 @click.option("--together", is_flag=True, help="Compute each problem with as many of KERNELS as it needs.")
 @click.option("--trials", type=click.IntRange(1), metavar="N", help="Compute at most N trials per kernel.")
 @click.option("--seed", type=click.IntRange(1), default=1, show_default=True, help="Seed for random inputs.")
