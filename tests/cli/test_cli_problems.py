@@ -89,7 +89,7 @@ def test_other_formats(target: str, run: Callable[..., Result], shapes: Path) ->
     [
         (
             ["--format", "jason"],
-            "unknown format of a list of gemm problems 'jason'. Did you mean 'json'? Known: csv, json.",
+            "unknown format of a list of gemm problems 'jason'. Did you mean 'json'? Known: csv, json, aiter, ",
         ),
         (["--format", "json"], "is not JSON"),
         (["--to", "csv", "--json"], "give one of them"),
@@ -111,7 +111,7 @@ def test_bad_files_are_one_error(run: Callable[..., Result], tmp_path: Path) -> 
     assert "line 5: unknown layout 'rc'" in result.stderr
     (tmp_path / "shapes.txt").write_text(LIST)
     result = run("problems", "gemm", str(tmp_path / "shapes.txt"))
-    assert "so its format must be given. Known: csv, json." in result.stderr
+    assert "so its format must be given. Known: csv, json, aiter, " in result.stderr
 
 
 def test_a_problem_on_the_command_line_is_made_of_what_problems_are_made_of() -> None:
