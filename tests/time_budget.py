@@ -132,7 +132,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"{name:16} {spent.tests:6} {spent.wall_s:8.0f} {spent.cpu_s:8.0f} {budget}")
     phases = os.environ.get("TILEWRIGHT_TEST_PHASES", "")  # set by .ci/run
     minutes = (time.monotonic() - times.started_s) / 60
-    terminalreporter.write_line(f"minutes: {phases + ', ' if phases else ''}tests {minutes:.0f}")
+    terminalreporter.write_line(f"minutes: {phases + '; ' if phases else ''}the tests took {minutes:.0f}")
     terminalreporter.section(f"the {SLOWEST} slowest tests, CPU s")
     for name, spent in sorted(times.by_test.items(), key=lambda item: -item[1].cpu_s)[:SLOWEST]:
         terminalreporter.write_line(f"{spent.cpu_s:7.1f} {spent.wall_s:7.1f} wall  {name}")

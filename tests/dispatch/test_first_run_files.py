@@ -19,7 +19,7 @@ from tilewright.ops import parse_kernel
 
 pytestmark = pytest.mark.compile
 
-MOST = 44
+MOST = 45  # one of them has the fit rules that GEMM shares with other ops
 MOST_WITH_EMULATOR = 61
 KERNEL = (
     "gemm-gfx942-standard-fp16-fp16-fp32-fp16-rcr-b128x128x32-w2x2x1-i32x32x16-compv3-intrawave-cshuffle-9a6900b412ca"

@@ -16,7 +16,7 @@ from pathlib import Path
 from tilewright.base import knobs
 from tilewright.base.errors import DeviceError
 from tilewright.base.events import Notice, emit
-from tilewright.base.fork_lock import ForkLock
+from tilewright.base.fork_lock import make_fork_lock
 from tilewright.base.knobs import DEFAULT_ROCM
 from tilewright.building.process import read_tool_output
 from tilewright.runtime.hip import FORKED, FORKED_EMULATOR, NO_DEVICE, Hip
@@ -42,7 +42,7 @@ class _Process:
     """The loaded libraries; changed only under the lock."""
 
     def __init__(self) -> None:
-        self.lock = ForkLock()
+        self.lock = make_fork_lock()
         self.real: Hip | None = None
         self.shim: Hip | None = None
         self.gpu_library: Path | None = None  # replaces the search for a library

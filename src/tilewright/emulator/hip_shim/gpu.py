@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.arch.occupancy import compute_occupancy
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
-from tilewright.base.fork_lock import ForkLock
+from tilewright.base.fork_lock import make_fork_lock
 from tilewright.emulator.bundle import ELF, find_code_object, list_archs, read_image_at
 from tilewright.emulator.device import DeviceKernel, EmulatedDevice, Module
 from tilewright.emulator.faults import CodeObjectError, LaunchFault
@@ -61,7 +61,7 @@ class EmulatedGpu:
         self.arch = arch
         self.host_calls: HostCalls | None = None
         self._find_readelf = find_readelf
-        self.lock = ForkLock()
+        self.lock = make_fork_lock()
         self._depth = 0
         self._released: list[int] = []
         self._heap: KernelHeap | None = None

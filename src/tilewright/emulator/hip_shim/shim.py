@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import DeviceError, ToolchainError
-from tilewright.base.fork_lock import ForkLock
+from tilewright.base.fork_lock import make_fork_lock
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.hip_shim.callbacks import HipCallbacks
 from tilewright.emulator.hip_shim.deferred_errors import keep_uncaught_errors
@@ -81,7 +81,7 @@ class HipShim:
         return found.decode().split()
 
 
-_lock = ForkLock()
+_lock = make_fork_lock()
 _opened: HipShim | None = None
 
 

@@ -102,8 +102,9 @@ def _list_tiled_sizes(
 
 def _choose_strides(config: Config, sizes: Sizes, gap: int) -> Sizes:
     strides = choose_strides(config, sizes, gap)
-    # A reordered B has no lines, so it cannot have gaps.
-    return {**strides, "stride_b": sizes["k"]} if find_kind(config).reordered_b else strides
+    if find_kind(config).reordered_b:
+        del strides["stride_b"]  # it has no lines, so it cannot have gaps
+    return strides
 
 
 def _sizes_beyond_gpu(config: Config, arch: Arch) -> Sizes:
