@@ -5,6 +5,7 @@
 #include <tilewright/fmha.hpp>
 #include <tilewright/gemm.hpp>
 #include <tilewright/grouped_conv.hpp>
+#include <tilewright/verify.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -66,25 +67,13 @@ inline double decode(std::uint32_t bits, const Format& format)
 }
 
 // Values of a tensor, one for each element from its first to its last in memory.
-struct Array
+struct Array : tilewright::HostTensor
 {
-    tilewright::Tensor about;
-    std::vector<double> values;
-
     explicit Array(const tilewright::Tensor& tensor)
-        : about(tensor), values(tensor.bytes / static_cast<std::uint64_t>(format_of(tensor.dtype).bytes))
+        : HostTensor{tensor, {}}
     {
+        values.resize(tensor.bytes / static_cast<std::uint64_t>(format_of(tensor.dtype).bytes));
     }
-    std::int64_t extent(std::size_t dimension) const { return about.shape.at(dimension); }
-    std::size_t place(const std::vector<std::int64_t>& index) const
-    {
-        std::int64_t place = 0;
-        for(std::size_t i = 0; i < index.size(); ++i)
-            place += index[i] * about.strides.at(i);
-        return static_cast<std::size_t>(place);
-    }
-    double& at(const std::vector<std::int64_t>& index) { return values.at(place(index)); }
-    double at(const std::vector<std::int64_t>& index) const { return values.at(place(index)); }
     // The elements of the last dimension: all but its index is given.
     double* row(const std::vector<std::int64_t>& index) { return &values.at(place(index)); }
     const double* row(const std::vector<std::int64_t>& index) const { return &values.at(place(index)); }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from tilewright.base import knobs
 from tilewright.base.errors import UnknownValueError
 from tilewright.cli.completion import complete_devices
 from tilewright.cli.defaults import describe_default, use_default
@@ -83,6 +84,11 @@ class Option(click.Option):
 def make_format_option(text: str = "Format of the file of --problems.") -> Callable[[F], F]:
     """The option --format of a file of problems."""
     return click.option("--format", "file_format", cls=Option, metavar="NAME", show_default="the suffix", help=text)
+
+
+def make_mode_option(text: str) -> Callable[[F], F]:
+    """The option --mode of programs on the emulated device."""
+    return click.option("--mode", type=click.Choice(knobs.EMULATOR_MODES), default="fast", show_default=True, help=text)
 
 
 def make_jobs_option(text: str) -> Callable[[F], F]:

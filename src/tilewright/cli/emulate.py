@@ -17,7 +17,7 @@ import click
 
 from tilewright.base import knobs
 from tilewright.base.errors import InvalidValueError
-from tilewright.cli.command import FILE, Command
+from tilewright.cli.command import FILE, Command, make_mode_option
 from tilewright.cli.gpu_option import PROJECT, make_gpu_option
 from tilewright.cli.output import add_json_option, format_count, print_json
 from tilewright.cli.output_paths import OutputFile
@@ -38,13 +38,7 @@ from tilewright.cli.verbosity import print_remark
     ),
 )
 @make_gpu_option("gpu", "Emulate this GPU. Default: the one that the program has code for.", default=PROJECT)
-@click.option(
-    "--mode",
-    type=click.Choice(knobs.EMULATOR_MODES),
-    default="fast",
-    show_default=True,
-    help="In strict mode missing barriers and waits become visible, and it takes longer.",
-)
+@make_mode_option("In strict mode missing barriers and waits become visible, and it takes longer.")
 @click.option(
     "--report",
     type=OutputFile(".json", ".jsonl"),

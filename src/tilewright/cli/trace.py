@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewright.base import knobs
-from tilewright.cli.command import Command
+from tilewright.cli.command import Command, make_mode_option
 from tilewright.cli.emulate import choose_gpu, find_program, run_program
 from tilewright.cli.gpu_option import PROJECT, make_gpu_option
 from tilewright.cli.output import add_json_option, format_count, print_json
@@ -33,13 +33,7 @@ MOST_PRINTED = 5  # hot lines of a kernel
     ),
 )
 @make_gpu_option("gpu", "Emulate this GPU. Default: the one that the program has code for.", default=PROJECT)
-@click.option(
-    "--mode",
-    type=click.Choice(knobs.EMULATOR_MODES),
-    default="fast",
-    show_default=True,
-    help="The emulator's mode.",
-)
+@make_mode_option("The emulator's mode.")
 @click.option(
     "--out", type=OutputFolder(), metavar="DIR", default=Path("trace"), show_default=True, help="Write into DIR."
 )

@@ -40,7 +40,7 @@ class PaddedConfig(BlockGemmConfig, Protocol):
     def num_d(self) -> int: ...
 
 
-class GemmSizes(Protocol):
+class GemmProblem(Protocol):
     """The sizes of one product."""
 
     @property
@@ -73,7 +73,7 @@ class GemmSizes(Protocol):
     good={"layout": "crr", "problem": {"layout": "crr"}},
     bad={"layout": "crr", "problem": {"layout": "crr", "m": 200}},
 )
-def check_m_multiple(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Rejection | None:
+def check_m_multiple(config: PaddedConfig, problem: GemmProblem, arch: Arch) -> Rejection | None:
     """With a column-major A and no padding, M must be a multiple of the block.
 
     Why: M is then the contiguous dimension, whose edge is not checked without padding.
@@ -93,7 +93,7 @@ def check_m_multiple(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Re
     good={"pad_n": True, "problem": {"n": 200}},
     bad={"problem": {"n": 200}},
 )
-def check_n_multiple(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Rejection | None:
+def check_n_multiple(config: PaddedConfig, problem: GemmProblem, arch: Arch) -> Rejection | None:
     """Without padding, N must be a multiple of the block.
 
     Why: N is the contiguous dimension of the row-major C, whose edge is not checked without padding.
@@ -113,7 +113,7 @@ def check_n_multiple(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Re
     good={"pad_k": True, "problem": {"k": 200}},
     bad={"problem": {"k": 200}},
 )
-def check_k_multiple(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Rejection | None:
+def check_k_multiple(config: PaddedConfig, problem: GemmProblem, arch: Arch) -> Rejection | None:
     """Without padding, K must be a multiple of block k × k_batch if K is a contiguous dimension.
 
     Why: the last step along K would read beyond the matrix. (With crr K is contiguous in neither operand.)
@@ -147,7 +147,7 @@ def _vector_widths(config: PaddedConfig, arch: Arch) -> tuple[str, int, int, int
     bad={"pad_k": True, "problem": {"k": 201}},
     group_key=_vector_widths,
 )
-def check_alignment(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Rejection | None:
+def check_alignment(config: PaddedConfig, problem: GemmProblem, arch: Arch) -> Rejection | None:
     """The contiguous extent of each matrix must be a multiple of its vector width.
 
     Why: a lane loads or stores complete vectors, and padding only masks complete vectors.
@@ -176,7 +176,7 @@ def check_alignment(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Rej
     good={},
     bad={"problem": {"m": 2**31}},
 )
-def check_size_limits(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Rejection | None:
+def check_size_limits(config: PaddedConfig, problem: GemmProblem, arch: Arch) -> Rejection | None:
     """Sizes and strides must fit into 32 bits, and matrices into CK Tile's address range.
 
     Why: CK Tile computes with 32-bit indices, and a buffer descriptor has 32 bits for the size in bytes. A store
@@ -230,7 +230,7 @@ def _steps(config: PaddedConfig, arch: Arch) -> tuple[int, int, int]:
     bad={"pipeline": "compv6", "problem": {"k": 32}},
     group_key=_steps,
 )
-def check_step_count(config: PaddedConfig, problem: GemmSizes, arch: Arch) -> Rejection | None:
+def check_step_count(config: PaddedConfig, problem: GemmProblem, arch: Arch) -> Rejection | None:
     """compv6 needs at least two steps along K.
 
     Why: with a single step its tail also sums blocks beyond K, and C is wrong.

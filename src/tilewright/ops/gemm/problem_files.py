@@ -31,7 +31,7 @@ def _read_flag(cells: Mapping[str, str], name: str) -> bool:
 def _read_row(cells: Mapping[str, str]) -> Problem:
     """The problem of a row: x (M×K) times weights (N×K), both row-major."""
     if _read_flag(cells, "scaleAB"):
-        raise InvalidValueError("scaleAB is True: products with scales are no problems of this op")
+        raise InvalidValueError("scaleAB is True: this op does not compute products with scales")
     _read_flag(cells, "bpreshuffle")  # a property of the kernel, not of the problem
     m, n, k = (parse_digits(name, cells[name]) for name in ("M", "N", "K"))
     given, stored = (TORCH_TYPES[choose(name, cells[name], TORCH_TYPES)] for name in ("dtype", "outdtype"))
