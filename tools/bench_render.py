@@ -3,7 +3,8 @@
     python tools/bench_render.py --kernels 10000
 
 CK's builder writes all combinations of tiles and traits, so both sides get the fp16 rcr kernels of a space in which our
-rules allow all kernels that CK's checks allow. Both write to folders.
+rules allow all kernels that CK's checks allow. Both write to folders in memory: creating 1,000 files on ext4 takes 0.02
+to 0.5 s, depending on the block group that a folder gets.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import importlib.util
 import io
 import json
 import logging
+import os
 import resource
 import sys
 import tempfile
@@ -28,6 +30,7 @@ from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 GPU = "gfx942"
+MEMORY_FOLDER = Path("/dev/shm")
 
 
 def load_ck_builder(config: dict[str, Any], folder: Path) -> Any:
@@ -105,7 +108,8 @@ def make_kernels(builder: Any, limit: int) -> tuple[list[Kernel], list[tuple[Any
 
 def measure(count: int, jobs: int) -> dict[str, Any]:
     """Measure both sides for the same kernels, each writing to an empty folder."""
-    with tempfile.TemporaryDirectory(prefix="bench-render-") as temporary:
+    parent = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="bench-render-", dir=parent) as temporary:
         root = Path(temporary)
         theirs, ours = root / "ck", root / "tilewright"
         theirs.mkdir()

@@ -8,6 +8,7 @@ description (`Arch.ck`), of rendered sources and of build keys.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,9 +98,10 @@ def _name_generation(forms: Mapping[str, str], probes: list[CkProbe]) -> str:
 def find_current_api() -> CkApi:
     """The API of the CK headers that kernels are compiled with here; the default one if there are none yet."""
     rocm = knobs.ROCM_PATH.get() or knobs.DEFAULT_ROCM
-    if knobs.CK_PATH.get() is None and not (rocm / "include" / "ck_tile").is_dir():
+    ck_path = knobs.CK_PATH.get()
+    if ck_path is None and not os.path.isdir(f"{rocm}/include/ck_tile"):  # noqa: PTH112 - cheaper than a Path
         return DEFAULT_API
-    setting = (knobs.CK_PATH.get(), rocm)
+    setting = (ck_path, rocm)
     if setting not in _FOUND:
         # By name: the toolchain is a higher layer, and ops declare the probes.
         found: CkApi | None = importlib.import_module("tilewright.building.ck_tree").find_used_api()

@@ -6,6 +6,7 @@ An unknown key is a problem. `schema.py` defines the format.
 from __future__ import annotations
 
 import functools
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -109,9 +110,9 @@ def load(name: str, ck: CkApi | None = None) -> Arch:
         name = find_gpu_name(name)
     extra = knobs.ARCH_PATH.get()
     for folder in (DATA,) if extra is None else (extra, DATA):
-        path = folder / f"{name}.toml"
+        path = f"{folder}/{name}.toml"
         try:
-            changed = path.stat().st_mtime_ns
+            changed = os.stat(path).st_mtime_ns  # noqa: PTH116 - a third of the time of a Path
         except (FileNotFoundError, NotADirectoryError):
             continue
         return _load_cached(path, changed, find_current_api() if ck is None else ck)
@@ -144,5 +145,5 @@ def cut_features(text: str) -> str:
 
 
 @functools.cache
-def _load_cached(path: Path, _changed: int, ck: CkApi) -> Arch:
-    return replace(load_file(path), ck=ck)
+def _load_cached(path: str, _changed: int, ck: CkApi) -> Arch:
+    return replace(load_file(Path(path)), ck=ck)

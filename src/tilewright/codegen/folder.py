@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright import arch as archs
+from tilewright.arch.ck_api import find_current_api
 from tilewright.arch.spec import Arch
 from tilewright.base import events
 from tilewright.base.digest import digest_text, to_canonical_json
 from tilewright.base.document_values import expect_list_items, expect_table, expect_text
 from tilewright.base.documents import convert_read_errors, read_json
-from tilewright.codegen.render import KernelSource, file_name, read_support_files, render, render_unchecked
+from tilewright.codegen.render import file_name, read_support_files, render, render_text
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.rule import Legality
@@ -97,25 +98,29 @@ def _write_bytes(path: str, content: bytes) -> None:
 
 def _write_kernels(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tuple[str, bool, str]]:
     """Write kernels; yield the file name, whether it was written, and the manifest entry of each."""
-    empty = next(folder.iterdir(), None) is None
-    chunks = [kernels[i : i + CHUNK] for i in range(0, len(kernels), CHUNK)]
+    write = functools.partial(_write_chunk, folder=folder, empty=next(folder.iterdir(), None) is None)
     if jobs == 1 or len(kernels) < PARALLEL_FROM:
-        for chunk in chunks:
-            yield from _write_chunk(chunk, folder, empty)
+        for start in range(0, len(kernels), CHUNK):
+            yield from write(kernels[start : start + CHUNK])
         return
+    yield from write(kernels[:1])  # loads the GPU, its rules and the template, which worker processes inherit
     with ProcessPoolExecutor(max_workers=jobs) as pool:
-        for results in pool.map(_write_chunk, chunks, [folder] * len(chunks), [empty] * len(chunks)):
+        for results in pool.map(write, [kernels[start : start + CHUNK] for start in range(1, len(kernels), CHUNK)]):
             yield from results
 
 
 def _write_chunk(kernels: Sequence[Kernel], folder: Path, empty: bool) -> list[tuple[str, bool, str]]:
     results = []
+    api = find_current_api()
+    legalities = {
+        (op, arch): _get_legality(op, archs.load(arch, api)) for op, arch in {(k.op, k.arch) for k in kernels}
+    }
     for kernel in kernels:
-        legal = _get_legality(kernel.op, archs.load(kernel.arch))(kernel.config)
-        source = render_unchecked(kernel) if legal else render(kernel)
+        legal = legalities[kernel.op, kernel.arch](kernel.config)
+        text = render_text(kernel, api) if legal else render(kernel, api).text
         name = file_name(kernel)
-        changed = write_if_changed(folder / name, source.text, exists=not empty)
-        results.append((name, changed, _format_entry(source)))
+        changed = write_if_changed(folder / name, text, exists=not empty)
+        results.append((name, changed, _format_entry(kernel, text)))
     return results
 
 
@@ -124,15 +129,14 @@ def _get_legality(op_name: str, arch: Arch) -> Legality:
     return Legality(find_op(op_name).rules, arch)
 
 
-def _format_entry(source: KernelSource) -> str:
-    kernel = source.kernel
+def _format_entry(kernel: Kernel, text: str) -> str:
     return to_canonical_json(
         {
             **kernel.facts,
             "slug": kernel.slug,
             "file": file_name(kernel),
             "symbol": kernel.symbol,
-            "text_digest": digest_text(source.text),
+            "text_digest": digest_text(text),
         }
     )
 

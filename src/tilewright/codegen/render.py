@@ -63,13 +63,17 @@ def render(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
 
 def render_unchecked(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
     """Render the source of any kernel, legal or not, for comparing the rules with the compiler."""
-    op = find_op(kernel.op)
     api = find_current_api() if ck is None else ck
-    text = _load_template(op.template).render(
-        op.kind(kernel.config).context(kernel), headers=list_headers(kernel), ck=api.list_forms(op.ck_probes)
+    text = render_text(kernel, api)
+    return KernelSource(kernel, text, _choose_reachable(text, read_included_files(kernel, api)), api)
+
+
+def render_text(kernel: Kernel, ck: CkApi) -> str:
+    """Render the source text of any kernel, without the files that it includes."""
+    op = find_op(kernel.op)
+    return _load_template(op.template).render(
+        op.kind(kernel.config).context(kernel), headers=list_headers(kernel), ck=ck.list_forms(op.ck_probes)
     )
-    files = _choose_reachable(text, read_included_files(kernel, api))
-    return KernelSource(kernel, text, files, api)
 
 
 def _choose_reachable(text: str, files: Mapping[str, str]) -> Mapping[str, str]:
