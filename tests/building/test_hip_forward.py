@@ -204,6 +204,53 @@ int main(void)
 """
 
 
+def test_a_fork_while_hip_is_being_found(toolchain: Toolchain, pack: Path, tmp_path: Path) -> None:
+    """The child does not wait for the parent's other thread, and registers all kernels itself."""
+    (tmp_path / "forks.c").write_text(FORKS)
+    words = [f"-I{pack.parents[1]}/include", tmp_path / "forks.c", pack, "-o", tmp_path / "forks", "-pthread"]
+    subprocess.run(["gcc", *words], check=True)
+    slow = "#include <unistd.h>\n" + HIP.replace("{ ++binaries;", "{ usleep(300000); ++binaries;").replace("NAME", "it")
+    compile_library(toolchain, slow, tmp_path / "libamdhip64.so.7", "libamdhip64.so.7")
+    surroundings = {"LD_LIBRARY_PATH": f"{tmp_path}:{pack.parent}"}
+    done = subprocess.run([tmp_path / "forks"], env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    child, parent = (int(line.removeprefix("HIP error ")) for line in done.stdout.splitlines() if "error" in line)
+    assert parent == 7022
+    assert child in (7022, 7032)  # the binary that was being registered may count twice
+
+
+FORKS = """
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <tilewright/pack.h>
+static const int64_t args[64];
+static void* run(void* kernel) { return ((const tw_pack_kernel*)kernel)->run(args, 0), NULL; }
+int main(void)
+{
+    const tw_pack_kernel* kernel = tw_pack_table()->kernels;
+    pthread_t thread;
+    int status;
+    pthread_create(&thread, NULL, run, (void*)kernel);
+    usleep(100000); /* the thread is in __hipRegisterFatBinary now */
+    if(fork() == 0)
+    {
+        alarm(20);
+        run((void*)kernel);
+        puts(kernel->message());
+        fflush(stdout);
+        _exit(0);
+    }
+    wait(&status);
+    pthread_join(thread, NULL);
+    puts(kernel->message());
+    fflush(stdout);
+    return status;
+}
+"""
+
+
 def test_a_function_that_is_not_forwarded_is_an_error_of_the_linker(toolchain: Toolchain, tmp_path: Path) -> None:
     host = HOST.replace("hipGetLastError", "hipThing")
     with pytest.raises(CompileError, match="undefined symbol: hipThing"):

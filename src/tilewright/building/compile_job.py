@@ -10,6 +10,7 @@ from typing import Any
 
 from tilewright import arch as archs
 from tilewright.base.digest import digest_text, digest_value
+from tilewright.building.ck_edits import digest_edits, edit_headers
 from tilewright.building.ck_tree import require_api
 from tilewright.building.compile import SOURCE, unit_flag
 from tilewright.building.flags import COMPAT_COPY, HIP_FORWARD, HIP_FORWARD_FLAGS
@@ -17,6 +18,7 @@ from tilewright.building.header_set import HeaderSet, PchFlags
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
 from tilewright.codegen.render import KernelSource, list_headers, render
+from tilewright.ops import ck_shortcuts
 from tilewright.ops.kernel import Kernel
 
 # Part of every key. Increase it when the steps below change in a way that sources and flags do not show.
@@ -57,8 +59,16 @@ class CompileJob:
                 "hip_forward": digest_text(HIP_FORWARD.read_text("utf-8")),
                 "toolchain": self.toolchain.identity(),
                 "ck": self.toolchain.ck_digest,
+                "ck_edits": digest_value(dict(self.edited_headers)),
             }
         )
+
+    @property
+    def edited_headers(self) -> Mapping[str, str]:
+        """The copies of CK's headers that precede CK's folder."""
+        if ck_shortcuts.NAME not in self.source.files:
+            return {}
+        return edit_headers(self.toolchain.ck_include, self.toolchain.ck_digest)
 
     @cached_property
     def source_key(self) -> str:
@@ -112,8 +122,8 @@ class CompileJob:
         return self.toolchain.host_flags(COMPAT_COPY)
 
     def _files(self) -> Mapping[str, str]:
-        """Our own headers; both passes use the same folder."""
-        return {**self.source.files, **self.toolchain.compat_files()}
+        """Our own headers and copies of CK's; both passes use the same folder."""
+        return {**self.source.files, **self.toolchain.compat_files(), **self.edited_headers}
 
     def facts(self) -> dict[str, Any]:
         """The facts to store with the files, without the results of the build."""
@@ -139,6 +149,7 @@ def compute_source_key(source: KernelSource) -> str:
             "files": {name: digest_text(text) for name, text in source.files.items()},
             "arch": source.kernel.arch,
             "hip_forward": digest_text(HIP_FORWARD.read_text("utf-8")),
+            "ck_edits": digest_edits() if ck_shortcuts.NAME in source.files else "",
         }
     )
 

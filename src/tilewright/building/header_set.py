@@ -115,7 +115,7 @@ class HeaderSet:
         output = ("-emit-pch", "-o", PRECOMPILED)
         listing = ("-dependency-file", DEPENDENCIES, "-MT", PRECOMPILED, "-sys-header-deps")
         inner = [word for flag in (*output, *listing) for word in ("-Xclang", flag)]
-        return (str(self.toolchain.cxx), *self.pass_flags, f"-I{headers}", *how, *inner)
+        return (str(self.toolchain.cxx), *self.pass_flags, *self.make_plain_flags(store).flags, *how, *inner)
 
     def find_system_headers(self, store: Store, dependencies: str) -> SystemHeaders:
         """Find the system headers in a dependency file. Ours and CK's are left out: the key covers them."""
@@ -129,7 +129,9 @@ class HeaderSet:
 
     def make_plain_flags(self, store: Store) -> PchFlags:
         """Return the flags to compile without a precompiled header."""
-        return PchFlags((f"-I{self.folder(store)}",))
+        folder = self.folder(store)
+        # Not -I: edited copies of CK's headers must be found before CK's. The map is that of CK's folder.
+        return PchFlags((f"-iquote{folder}", f"-ffile-prefix-map={folder}=ck"))
 
     def make_pch_flags(self, store: Store, precompiled: Path, cpu_s: float = 0.0) -> PchFlags:
         """Return the flags to compile with a precompiled header."""
@@ -147,6 +149,8 @@ def write_headers(prefix: HeaderSet, store: Store) -> None:
         for name in differing:
             if (folder / name).exists():
                 emit(Notice(f"{folder / name} was damaged and is written again"))
+            (private / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             (private / name).write_text(prefix.texts[name], encoding="utf-8")
             # Atomically: other processes may be reading it.
             (private / name).replace(folder / name)

@@ -221,6 +221,29 @@ static int connect_hip(void)
     return 1;
 }
 
+/* A child of a fork has one thread. If another thread of the parent held the lock, its work is done again. */
+static void repair_lock(void)
+{
+    if(pthread_mutex_trylock(&lock) == 0)
+    {
+        pthread_mutex_unlock(&lock);
+        return;
+    }
+    pthread_mutex_init(&lock, NULL);
+    connected = 0;
+}
+
+/* glibc's part of pthread_atfork that is in the shared library. Weak: another C library may lack it. */
+extern void* __dso_handle;
+__attribute__((weak, visibility("default"))) int
+__register_atfork(void (*)(void), void (*)(void), void (*)(void), void*);
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    if(__register_atfork != NULL)
+        __register_atfork(NULL, NULL, repair_lock, &__dso_handle);
+}
+
 static void* find_function(Slot* slot)
 {
     void* address = atomic_load_explicit(&slot->address, memory_order_acquire);

@@ -1,0 +1,147 @@
+// Loops over known elements, for the edited copies of CK Tile's headers; see ck_edits.py.
+//
+// CK Tile passes a lambda to a loop, and the compiler makes one function per element of it, and more for each index.
+// These make one function for all elements: places are computed once, as a table, and the code of all elements is
+// one expression.
+#ifndef TILEWRIGHT_CK_LOOPS_HPP
+#define TILEWRIGHT_CK_LOOPS_HPP
+
+#include "ck_tile/core/container/array.hpp"
+#include "ck_tile/core/container/multi_index.hpp"
+#include "ck_tile/core/container/sequence.hpp"
+#include "ck_tile/core/container/tuple.hpp"
+
+namespace tilewright_ck {
+
+template <ck_tile::index_t N>
+struct Places
+{
+    ck_tile::index_t of[N > 0 ? N : 1] = {};
+};
+
+// The index that is j further than a known one in a dimension.
+template <ck_tile::index_t Dimension, typename... Starts>
+CK_TILE_HOST_DEVICE constexpr auto advance(const ck_tile::tuple<Starts...>&, ck_tile::index_t j)
+{
+    ck_tile::multi_index<sizeof...(Starts)> result{Starts::value...};
+    result(Dimension) += j;
+    return result;
+}
+
+// The elements of a vector of a tile window, and their places in a thread's buffer.
+template <typename Traits, typename Descriptor, typename Start>
+struct VectorElements;
+
+template <typename Traits, typename Descriptor, typename... Starts>
+struct VectorElements<Traits, Descriptor, ck_tile::tuple<Starts...>>
+{
+    static constexpr ck_tile::index_t size = Traits::ScalarPerVector / Traits::PackedSize;
+    using All                              = ck_tile::make_index_sequence<size>;
+
+    static constexpr Places<size> places = [] {
+        Places<size> result = {};
+        ck_tile::multi_index<sizeof...(Starts)> at{Starts::value...};
+        for(ck_tile::index_t j = 0; j < size; ++j, at(Traits::VectorDimY) += Traits::PackedSize)
+            result.of[j] = Descriptor{}.calculate_offset(at) / Traits::PackedSize;
+        return result;
+    }();
+
+    template <typename Buffer, typename Vector, ck_tile::index_t... J>
+    CK_TILE_DEVICE static void load(Buffer& buffer, const Vector& vector, ck_tile::sequence<J...>)
+    {
+        ((buffer.template at<places.of[J]>() = vector[J]), ...);
+    }
+
+    template <typename Vector, typename Buffer, ck_tile::index_t... J>
+    CK_TILE_DEVICE static void store(Vector& vector, const Buffer& buffer, ck_tile::sequence<J...>)
+    {
+        ((vector(J) = buffer.template at<places.of[J]>()), ...);
+    }
+};
+
+// The elements of a slice of a thread's buffer, the last dimension fastest, and their places in the buffer.
+template <typename Descriptor, ck_tile::index_t PackedSize, typename Origins, typename Lengths>
+struct SliceElements;
+
+template <typename Descriptor, ck_tile::index_t PackedSize, ck_tile::index_t... Origins, ck_tile::index_t... Lengths>
+struct SliceElements<Descriptor, PackedSize, ck_tile::sequence<Origins...>, ck_tile::sequence<Lengths...>>
+{
+    static constexpr ck_tile::index_t size = (Lengths * ... * 1);
+    using All                              = ck_tile::make_index_sequence<size>;
+
+    static constexpr Places<size> places = [] {
+        constexpr ck_tile::index_t n          = sizeof...(Lengths);
+        constexpr ck_tile::index_t lengths[n] = {Lengths...};
+        Places<size> result                   = {};
+        for(ck_tile::index_t i = 0; i < size; ++i)
+        {
+            ck_tile::multi_index<n> at{Origins...};
+            for(ck_tile::index_t d = n - 1, rest = i; d >= 0; rest /= lengths[d], --d)
+                at(d) += rest % lengths[d];
+            result.of[i] = Descriptor{}.calculate_offset(at) / PackedSize;
+        }
+        return result;
+    }();
+
+    template <typename Part, typename Whole, ck_tile::index_t... I>
+    CK_TILE_HOST_DEVICE static void get(Part& part, const Whole& whole, ck_tile::sequence<I...>)
+    {
+        ((part(ck_tile::number<I / PackedSize>{}) = whole[ck_tile::number<places.of[I]>{}]), ...);
+    }
+
+    template <typename Part, typename Whole, ck_tile::index_t... I>
+    CK_TILE_HOST_DEVICE static void set(const Part& part, Whole& whole, ck_tile::sequence<I...>)
+    {
+        ((whole(ck_tile::number<places.of[I]>{}) = part[ck_tile::number<I / PackedSize>{}]), ...);
+    }
+};
+
+// Call a function with the elements of one, two or three buffers. More need a function per element, as CK Tile has it.
+template <typename F, ck_tile::index_t... I, typename A>
+CK_TILE_DEVICE void change_elements(const F& f, ck_tile::sequence<I...>, A& a)
+{
+    (f(a.at(ck_tile::number<I>{})), ...);
+}
+
+template <typename F, ck_tile::index_t... I, typename A, typename B>
+CK_TILE_DEVICE void change_elements(const F& f, ck_tile::sequence<I...>, A& a, B& b)
+{
+    (f(a.at(ck_tile::number<I>{}), b.at(ck_tile::number<I>{})), ...);
+}
+
+template <typename F, ck_tile::index_t... I, typename A, typename B, typename C>
+CK_TILE_DEVICE void change_elements(const F& f, ck_tile::sequence<I...>, A& a, B& b, C& c)
+{
+    (f(a.at(ck_tile::number<I>{}), b.at(ck_tile::number<I>{}), c.at(ck_tile::number<I>{})), ...);
+}
+
+template <typename F, ck_tile::index_t... I, typename... Buffers>
+CK_TILE_DEVICE void change_elements(const F& f, ck_tile::sequence<I...>, Buffers&... buffers)
+{
+    const auto change = [&](auto i) { f(buffers.at(i)...); };
+    (change(ck_tile::number<I>{}), ...);
+}
+
+// Set each element of a buffer to the result of a function of the elements of others.
+template <typename F, ck_tile::index_t... I, typename Out, typename A>
+CK_TILE_DEVICE void set_elements(const F& f, ck_tile::sequence<I...>, Out& out, const A& a)
+{
+    ((out(ck_tile::number<I>{}) = f(a[ck_tile::number<I>{}])), ...);
+}
+
+template <typename F, ck_tile::index_t... I, typename Out, typename A, typename B>
+CK_TILE_DEVICE void set_elements(const F& f, ck_tile::sequence<I...>, Out& out, const A& a, const B& b)
+{
+    ((out(ck_tile::number<I>{}) = f(a[ck_tile::number<I>{}], b[ck_tile::number<I>{}])), ...);
+}
+
+template <typename F, ck_tile::index_t... I, typename Out, typename... Buffers>
+CK_TILE_DEVICE void set_elements(const F& f, ck_tile::sequence<I...>, Out& out, const Buffers&... buffers)
+{
+    const auto set = [&](auto i) { out(i) = f(buffers[i]...); };
+    (set(ck_tile::number<I>{}), ...);
+}
+
+} // namespace tilewright_ck
+
+#endif // TILEWRIGHT_CK_LOOPS_HPP
