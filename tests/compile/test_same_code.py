@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from pathlib import Path
 
 import pytest
 
 from built_kernels import STORE
+from ci_kernels import read_list
 from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tilewright import arch as archs
 from tilewright.building.compile import compile_device
 from tilewright.building.compile_job import make_compile_job
 from tilewright.building.precompiled_headers import prepare_header_set
 from tilewright.building.toolchain import find_toolchain
-from tilewright.ops import find_op
+from tilewright.ops import find_op, list_ops, parse_kernel
 from tilewright.ops.kernel import Kernel
 
 pytestmark = pytest.mark.compile
@@ -45,9 +48,29 @@ KERNELS = {
 CASES = [name if name == "compv3" else pytest.param(name, marks=pytest.mark.deep) for name in KERNELS]
 
 
+def make_kernel(name: str) -> Kernel:
+    arch, fields = KERNELS[name]
+    return Kernel("gemm", find_op("gemm").make_example(fields), arch)
+
+
+def draw_kernels(count: int) -> list[str]:
+    """Kernels of CI's list, of each op in turn."""
+    plain = [entry.name for entry in read_list() if not set("+@") & set(entry.name)]
+    shuffled = random.Random(22).sample(plain, len(plain))
+    by_op = [[name for name in shuffled if name.startswith(f"{op.name}-")] for op in list_ops()]
+    turns = itertools.zip_longest(*by_op)
+    return [name for turn in turns for name in turn if name is not None][:count]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_code_is_that_of_the_plain_build(name: str, tmp_path: Path) -> None:
-    compare_with_plain_build(name, tmp_path)
+    compare_with_plain_build(make_kernel(name), tmp_path)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("slug", draw_kernels(30))
+def test_the_code_of_kernels_of_all_ops_is_that_of_the_plain_build(slug: str, tmp_path: Path) -> None:
+    compare_with_plain_build(parse_kernel(slug), tmp_path)
 
 
 @pytest.mark.deep
@@ -55,14 +78,12 @@ def test_the_code_is_that_of_the_plain_build(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_code_is_that_of_the_plain_build_with_the_newer_tree(name: str, tmp_path: Path) -> None:
     with use_tree(TREES / NEWER):
-        compare_with_plain_build(name, tmp_path)
+        compare_with_plain_build(make_kernel(name), tmp_path)
 
 
-def compare_with_plain_build(name: str, tmp_path: Path) -> None:
-    arch, fields = KERNELS[name]
-    op = find_op("gemm")
-    unit = make_compile_job(Kernel("gemm", op.make_example(fields), arch), find_toolchain())
-    spec = archs.load(arch)
+def compare_with_plain_build(kernel: Kernel, tmp_path: Path) -> None:
+    unit = make_compile_job(kernel, find_toolchain())
+    spec = archs.load(kernel.arch)
     source = unit.source
     pch = prepare_header_set(unit.device_headers, STORE)
     plain = compile_device(
@@ -73,4 +94,4 @@ def compare_with_plain_build(name: str, tmp_path: Path) -> None:
     assert plain.ok, plain.log
     assert ours.ok, ours.log
     assert (tmp_path / "ours.co").read_bytes() == (tmp_path / "plain.co").read_bytes()
-    print(f"{name}: {plain.cpu_s:.1f} s plain, {ours.cpu_s:.1f} s ours")
+    print(f"{kernel.slug}: {plain.cpu_s:.1f} s plain, {ours.cpu_s:.1f} s ours")
