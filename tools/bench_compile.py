@@ -46,8 +46,13 @@ from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
 ARCH = "gfx942"
-# The headers that CK's own generators include for any GEMM.
-UMBRELLA = ("ck_tile/core.hpp", "ck_tile/host.hpp", "ck_tile/ops/gemm.hpp", "ck_tile/ops/epilogue.hpp")
+# The headers that CK's own generators and examples include for any kernel of an op.
+_ALWAYS = ("ck_tile/core.hpp", "ck_tile/host.hpp", "ck_tile/ops/epilogue.hpp")
+UMBRELLA = {
+    "gemm": (*_ALWAYS, "ck_tile/ops/gemm.hpp"),
+    "grouped_conv": (*_ALWAYS, "ck_tile/ops/gemm.hpp", "ck_tile/ops/grouped_convolution.hpp"),
+    "fmha": (*_ALWAYS, "ck_tile/ops/fmha.hpp"),
+}
 # Kernels of one family with different tiles, as in tuning.
 BLOCKS = ((128, 128, 32), (128, 64, 32), (64, 128, 64), (128, 256, 32), (256, 128, 32), (64, 64, 64), (64, 64, 32))
 
@@ -63,8 +68,10 @@ class Step:
     run: Callable[[CompileJob, Path], None]
 
 
-def make_kernels(count: int) -> list[Kernel]:
-    op = find_op("gemm")
+def make_kernels(count: int, op_name: str = "gemm") -> list[Kernel]:
+    op = find_op(op_name)
+    if op_name != "gemm":
+        return [op.make_kernel(op.make_example({}), ARCH)]
     return [op.make_kernel(op.make_example({"block": block}), ARCH) for block in BLOCKS[:count]]
 
 
@@ -83,15 +90,17 @@ def run_command(command: Sequence[str], folder: Path, preload: Path | None = Non
 
 
 def render_all_variants(unit: CompileJob) -> str:
-    """Render the source with every variant: those that store C and those that add to it."""
+    """Render the source of a GEMM with every variant: those that store C and those that add to it."""
     declared: Any = unit.kernel.config
+    if unit.kernel.op != "gemm":
+        return unit.source.text
     config = replace(declared, split_k=True)
     return render_unchecked(Kernel(unit.kernel.op, config, unit.kernel.arch)).text
 
 
 def render_plain_unit(unit: CompileJob) -> str:
     """Render the kernel as a unit that includes the umbrella headers."""
-    return "".join(f'#include "{name}"\n' for name in UMBRELLA) + render_all_variants(unit)
+    return "".join(f'#include "{name}"\n' for name in UMBRELLA[unit.kernel.op]) + render_all_variants(unit)
 
 
 def make_plain_flags(flags: Sequence[str]) -> list[str]:
@@ -106,11 +115,12 @@ def make_steps(toolchain: Toolchain, store: Store) -> list[Step]:
     device, host = toolchain.device_flags(arch), toolchain.host_flags()
 
     def both(
-        text: Callable[[CompileJob], str], change: Callable[[Sequence[str]], list[str]]
+        text: Callable[[CompileJob], str], change: Callable[[Sequence[str]], list[str]], include: str = "-I"
     ) -> Callable[[CompileJob, Path], None]:
         def run(unit: CompileJob, folder: Path) -> None:
             (folder / "unit.hip").write_text(text(unit))
-            own = [f"-I{unit.device_headers.folder(store)}", unit_flag(unit.source.text)]
+            # With -I, CK's own headers are found before the edited copies of them.
+            own = [f"{include}{unit.device_headers.folder(store)}", unit_flag(unit.source.text)]
             run_command([cxx, *change(device), *own, "-o", CODE_OBJECT, "unit.hip"], folder)
             run_command([cxx, *change(host), *own, "-c", "-o", HOST_OBJECT, "unit.hip"], folder)
             run_command(unit.link_command(), folder)
@@ -145,6 +155,7 @@ def make_steps(toolchain: Toolchain, store: Store) -> list[Step]:
             both(lambda unit: unit.source.text, without("-DTILEWRIGHT_NO_SHORTCUTS")),
         ),
         Step("+ shortcuts for CK's metafunctions", both(lambda unit: unit.source.text, without())),
+        Step("+ edited copies of CK's headers", both(lambda unit: unit.source.text, without(), "-iquote")),
         Step(PRECOMPILED, ours(None)),
     ]
     if allocator is not None:
@@ -157,11 +168,11 @@ def read_code(path: Path, toolchain: Toolchain) -> dict[str, list[str]]:
     return {name: [i.text for i in body] for name, body in disassemble(path, archs.load(ARCH), toolchain).items()}
 
 
-def measure(rounds: int, count: int, *, ends: bool = False) -> dict[str, Any]:
+def measure(rounds: int, count: int, *, ends: bool = False, op: str = "gemm") -> dict[str, Any]:
     toolchain = find_toolchain()
     with tempfile.TemporaryDirectory(prefix="bench-compile-") as scratch:
         store = Store(Path(scratch) / "store")
-        units = [make_compile_job(kernel, toolchain) for kernel in make_kernels(count)]
+        units = [make_compile_job(kernel, toolchain) for kernel in make_kernels(count, op)]
         for unit in units:
             write_headers(unit.device_headers, store)
         warming = measure_cpu_seconds(lambda: _precompile_headers(units[0], store))
@@ -298,13 +309,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--kernels", type=int, default=2)
     parser.add_argument("--ends", action="store_true", help="only the plain unit and ours")
+    parser.add_argument("--op", choices=sorted(UMBRELLA), default="gemm", help="other ops than gemm: as with --ends")
     parser.add_argument("--parallel", action="store_true", help="the engine with 1 and 2 workers")
     parser.add_argument("--out", type=Path, help="measure everything and write a page")
     options = parser.parse_args()
-    found = {} if options.parallel else measure(options.rounds, options.kernels, ends=options.ends)
+    found = (
+        {}
+        if options.parallel
+        else measure(options.rounds, options.kernels, ends=options.ends or options.op != "gemm", op=options.op)
+    )
     at_once = measure_parallel((1, 2, 4, 6), (1, 2), options.rounds) if options.parallel or options.out else {}
     if options.out:
-        options.out.write_text(_format_page(found, at_once))
+        others = [measure(options.rounds, 1, ends=True, op=op) for op in UMBRELLA if op != "gemm"]
+        options.out.write_text(_format_page(found, others, at_once))
     print(
         "\n\n".join(
             [*([_format_table(found)] if found else []), *([_format_parallel_table(at_once)] if at_once else [])]
@@ -313,7 +330,8 @@ def main() -> None:
 
 
 def _format_table(found: dict[str, Any]) -> str:
-    lines = [f"CPU seconds per kernel, mean of {len(found['kernels'])} GEMM kernels on {ARCH}, least of all rounds:"]
+    counted = f"mean of {len(found['kernels'])} kernels" if len(found["kernels"]) > 1 else "one kernel"
+    lines = [f"CPU seconds per kernel, {counted} on {ARCH}, least of all rounds:"]
     lines += [f"  {step['cpu_s']:7.2f} s  {step['ratio']:.2f}x  {step['name']}" for step in found["steps"]]
     paid = f"paid for by {found['kernels_to_pay_for_warming']} kernels"
     lines.append(f"Precompiling headers: {found['warming_cpu_s']:.1f} s once, {paid}.")
@@ -336,8 +354,9 @@ def _format_parallel_table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _format_page(found: dict[str, Any], at_once: dict[str, Any]) -> str:
+def _format_page(found: dict[str, Any], others: Sequence[dict[str, Any]], at_once: dict[str, Any]) -> str:
     names = "\n".join(f"- `{slug}`" for slug in found["kernels"])
+    tables = "\n\n".join(f"`{other['kernels'][0]}`\n\n```text\n{_format_table(other)}\n```" for other in others)
     return f"""# Compile times
 
 Written by `make bench-compile`: one run on one machine. Trust the ratios; other load on your machine slows everything
@@ -351,6 +370,10 @@ The plain unit is the same as from CK's own generators: umbrella headers, host a
 "Ours" is the marginal cost if you add one more kernel, with the headers precompiled. The kernels:
 
 {names}
+
+## Other ops
+
+{tables}
 
 ## Several at once
 
