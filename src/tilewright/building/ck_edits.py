@@ -77,14 +77,17 @@ EDITS = (
         "dstr_tensor.get_thread_buffer(), typename Elements::All{});",
     ),
     HeaderEdit(_WINDOW, _INDEX, "::tilewright_ck::advance<Traits::VectorDimY>(idx_ys_start, j)"),
-    # The choice of the vector is evaluated once instead of twice.
+    # The choice of the vector is evaluated once: clang evaluates the value of a static member three times, that of a
+    # local variable once.
     HeaderEdit(
         _WINDOW_BASE,
         f"static constexpr index_t VectorDimY = {_CHOICE}.template at<0>(); "
         f"static constexpr index_t ScalarPerVector = {_CHOICE}.template at<1>();",
-        f"static constexpr auto VectorChoice = {_CHOICE}; "
-        "static constexpr index_t VectorDimY = VectorChoice.template at<0>(); "
-        "static constexpr index_t ScalarPerVector = VectorChoice.template at<1>();",
+        f"static constexpr auto choose_vector() {{ constexpr auto chosen = {_CHOICE}; "
+        "return sequence<chosen.template at<0>(), chosen.template at<1>()>{}; } "
+        "using VectorChoice = decltype(choose_vector()); "
+        "static constexpr index_t VectorDimY = VectorChoice::at(0); "
+        "static constexpr index_t ScalarPerVector = VectorChoice::at(1);",
     ),
     HeaderEdit(
         _TENSOR,
@@ -114,6 +117,19 @@ EDITS = (
     HeaderEdit(_TUPLE, "TP_COM_(); return get<I>();", "TP_COM_(); return impl::getv<I>(*this);"),
     HeaderEdit(
         _TUPLE, "!std::is_same<remove_cvref_t<U>, tuple_object>::value", "!__is_same(remove_cvref_t<U>, tuple_object)"
+    ),
+    HeaderEdit(
+        _TUPLE,
+        "bool flag = true; static_for<0, sizeof...(T), 1>{}([&flag](auto i) { "
+        "flag &= is_static_v<remove_cvref_t<__type_pack_element<i.value, T...>>>; }); return flag;",
+        "return (is_static_v<remove_cvref_t<T>> && ... && true);",
+    ),
+    # A tuple of types without values needs no constructors of its elements.
+    HeaderEdit(
+        _TUPLE,
+        "return tuple<remove_cvref_t<Xs>...>(std::forward<Xs>(xs)...);",
+        "if constexpr((std::is_empty_v<remove_cvref_t<Xs>> && ... && true)) return tuple<remove_cvref_t<Xs>...>{}; "
+        "else return tuple<remove_cvref_t<Xs>...>(static_cast<Xs&&>(xs)...);",
     ),
     HeaderEdit(_TUPLE, "std::forward<U>(u)", "static_cast<U&&>(u)"),
     HeaderEdit(_TUPLE, "std::forward<U>(e)", "static_cast<U&&>(e)"),

@@ -38,23 +38,27 @@ struct VectorElements<Traits, Descriptor, ck_tile::tuple<Starts...>>
     static constexpr ck_tile::index_t size = Traits::ScalarPerVector / Traits::PackedSize;
     using All                              = ck_tile::make_index_sequence<size>;
 
-    static constexpr Places<size> places = [] {
+    // A function: clang evaluates the value of a static member three times, that of a local variable once.
+    CK_TILE_HOST_DEVICE static constexpr Places<size> find_places()
+    {
         Places<size> result = {};
         ck_tile::multi_index<sizeof...(Starts)> at{Starts::value...};
         for(ck_tile::index_t j = 0; j < size; ++j, at(Traits::VectorDimY) += Traits::PackedSize)
             result.of[j] = Descriptor{}.calculate_offset(at) / Traits::PackedSize;
         return result;
-    }();
+    }
 
     template <typename Buffer, typename Vector, ck_tile::index_t... J>
     CK_TILE_DEVICE static void load(Buffer& buffer, const Vector& vector, ck_tile::sequence<J...>)
     {
+        constexpr Places<size> places = find_places();
         ((buffer.template at<places.of[J]>() = vector[J]), ...);
     }
 
     template <typename Vector, typename Buffer, ck_tile::index_t... J>
     CK_TILE_DEVICE static void store(Vector& vector, const Buffer& buffer, ck_tile::sequence<J...>)
     {
+        constexpr Places<size> places = find_places();
         ((vector(J) = buffer.template at<places.of[J]>()), ...);
     }
 };
@@ -69,7 +73,8 @@ struct SliceElements<Descriptor, PackedSize, ck_tile::sequence<Origins...>, ck_t
     static constexpr ck_tile::index_t size = (Lengths * ... * 1);
     using All                              = ck_tile::make_index_sequence<size>;
 
-    static constexpr Places<size> places = [] {
+    CK_TILE_HOST_DEVICE static constexpr Places<size> find_places()
+    {
         constexpr ck_tile::index_t n          = sizeof...(Lengths);
         constexpr ck_tile::index_t lengths[n] = {Lengths...};
         Places<size> result                   = {};
@@ -81,17 +86,19 @@ struct SliceElements<Descriptor, PackedSize, ck_tile::sequence<Origins...>, ck_t
             result.of[i] = Descriptor{}.calculate_offset(at) / PackedSize;
         }
         return result;
-    }();
+    }
 
     template <typename Part, typename Whole, ck_tile::index_t... I>
     CK_TILE_HOST_DEVICE static void get(Part& part, const Whole& whole, ck_tile::sequence<I...>)
     {
+        constexpr Places<size> places = find_places();
         ((part(ck_tile::number<I / PackedSize>{}) = whole[ck_tile::number<places.of[I]>{}]), ...);
     }
 
     template <typename Part, typename Whole, ck_tile::index_t... I>
     CK_TILE_HOST_DEVICE static void set(const Part& part, Whole& whole, ck_tile::sequence<I...>)
     {
+        constexpr Places<size> places = find_places();
         ((whole(ck_tile::number<places.of[I]>{}) = part[ck_tile::number<I / PackedSize>{}]), ...);
     }
 };
