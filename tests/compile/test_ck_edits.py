@@ -40,12 +40,17 @@ def test_edited_headers_include_the_loops_that_they_call() -> None:
             assert ("::tilewright_ck::" in text) == (f'#include "{LOOPS_NAME}"' in text), name
 
 
-def test_a_tree_without_these_texts_is_left_alone(tmp_path: Path) -> None:
-    for edit in EDITS:
-        header = tmp_path / edit.header
-        header.parent.mkdir(parents=True, exist_ok=True)
-        header.write_text("#pragma once\n\nnamespace ck_tile {}\n")
-    assert edit_headers(tmp_path, "other") == {}
+def test_a_tree_without_one_of_these_texts_is_left_alone(tmp_path: Path) -> None:
+    tree = find_toolchain().ck_include
+    for name in {edit.header for edit in EDITS}:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((tree / name).read_bytes())
+    assert edit_headers(tmp_path, "the same") == edit_headers(tree, "")
+    changed = tmp_path / EDITS[-1].header
+    changed.write_text(changed.read_text("utf-8").replace("forward<U>(e)", "move(e)"), encoding="utf-8")
+    assert edit_headers(tmp_path, "changed") == {}
+    changed.unlink()
+    assert edit_headers(tmp_path, "missing") == {}
 
 
 def test_copies_come_before_the_headers_of_ck_and_are_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:

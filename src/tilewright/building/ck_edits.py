@@ -1,8 +1,9 @@
 """Edited copies of some CK Tile headers that cost the compiler less and give the same code.
 
 `ck_shortcuts.hpp` replaces CK Tile's templates by specialisations. That is not possible for loops in the middle of its
-functions, so those are edited: each edit names the C++ text that it replaces. A tree without that text is compiled as
-it is, only slower. The copies precede CK's folder in the include path of kernels that include `ck_shortcuts.hpp`.
+functions, so those are edited: each edit names the C++ text that it replaces. A tree that lacks one of these texts is
+another generation, and is compiled as it is, only slower. The copies precede CK's folder in the include path of kernels
+that include `ck_shortcuts.hpp`.
 """
 
 from __future__ import annotations
@@ -138,20 +139,22 @@ EDITS = (
 
 @functools.lru_cache(maxsize=16)
 def edit_headers(ck_include: Path, _ck_digest: str) -> Mapping[str, str]:
-    """The edited headers of a CK tree, and ours that they include, by name. Empty if no edit applies.
+    """The edited headers of a CK tree, and ours that they include, by name. Empty if an edit finds nothing.
 
     The digest of the tree is a part of the cache's key only.
     """
-    texts = {name: (ck_include / name).read_text("utf-8") for name in _list_headers() if (ck_include / name).is_file()}
-    edited = {name: text for name, old in texts.items() if (text := _edit(name, old)) != old}
-    return {**edited, LOOPS_NAME: LOOPS.read_text("utf-8")} if edited else {}
+    if not all(count_edits(ck_include).values()):
+        return {}
+    edited = {name: _edit(name, (ck_include / name).read_text("utf-8")) for name in _list_headers()}
+    return {**edited, LOOPS_NAME: LOOPS.read_text("utf-8")}
 
 
 def count_edits(ck_include: Path) -> Mapping[HeaderEdit, int]:
     """The number of places in a CK tree that each edit changes."""
     counts = {}
     for name in _list_headers():
-        text = (ck_include / name).read_text("utf-8")
+        path = ck_include / name
+        text = path.read_text("utf-8") if path.is_file() else ""
         for edit in EDITS:
             if edit.header == name:
                 text, counts[edit] = _replace(edit, text)
