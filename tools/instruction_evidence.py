@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tilewright.arch.load import list_arch_files, load_file
 from tilewright.building.toolchain import Toolchain, find_toolchain
+from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.matrix.shapes import list_shapes
 
@@ -34,11 +35,12 @@ ENOUGH = 2
 _WIDTH = 118
 _NAME = re.compile(r"\b((?:v|s|ds|global|flat|scratch|buffer)_[a-z0-9_]*[a-z0-9])\b")
 _ENCODING = re.compile(r"_(e64_dpp|e32|e64|dpp|sdwa)$")
-# Instructions without a result: waits, hints and the ends of programs. There is nothing to compare.
+# Instructions without a result: waits, hints, the ends of programs, and zeros between functions (v_illegal). There is
+# nothing to compare.
 _WITHOUT_RESULT = re.compile(
     r"s_(nop|wait\w*|sleep|setprio|code_end|endpgm|delay_alu|clause|set_inst_prefetch_distance|dcache_\w+|icache_inv|"
     r"sendmsg|barrier\w*|branch|cbranch_\w+|sethalt|trap|set_gpr_idx_\w+|setvskip|version|getpc_b64|setpc_b64|swappc_b64)|"
-    r"v_nop|buffer_(gl\w+|inv\w*|wb\w*)|global_(inv|wb|wbinv)"
+    r"v_nop|v_illegal|buffer_(gl\w+|inv\w*|wb\w*)|global_(inv|wb|wbinv)"
 )
 
 
@@ -71,42 +73,39 @@ def list_matrix_instructions() -> set[str]:
     return {name for path in list_arch_files().values() for name in list_shapes(load_file(path).family)}
 
 
-def compile_differential(toolchain: Toolchain, folder: Path) -> list[Path]:
-    """Compile the expressions that tests compare with x86, for a GPU of each family."""
+def compile_expressions(toolchain: Toolchain, folder: Path) -> list[Path]:
+    """Compile what tests compare with the host: C expressions, and the compiler's own functions for GPUs."""
     sys.path.insert(0, str(TESTS))
-    from differential_expressions import CASES, DECLARATIONS  # type: ignore[import-not-found]
+    import builtin_expressions  # type: ignore[import-not-found]
+    import differential_expressions  # type: ignore[import-not-found]
 
-    kernels = [
-        f"__attribute__((amdgpu_kernel)) void k{number}(__attribute__((address_space(1))) {kind} *A, "
-        f"__attribute__((address_space(1))) {kind} *O) {{ unsigned i = __builtin_amdgcn_workitem_id_x(); "
-        f"{kind} a = A[i], b = A[i + 64]; O[i] = {expression}; }}"
-        for number, (kind, expression) in enumerate(CASES)
-    ]
-    source = folder / "expressions.c"
-    source.write_text("\n".join([DECLARATIONS, *kernels]))
-    flags = ["-O2", "-ffp-contract=off", "-nogpulib", "-target", "amdgcn-amd-amdhsa"]
-    return [
-        _compile(toolchain, source, folder / f"{gpu}.co", [*flags, f"-mcpu={gpu}"]) for gpu in ("gfx942", "gfx1201")
-    ]
+    made = []
+    for gpu in EMULATED:
+        sources = (differential_expressions.make_gpu_source(), builtin_expressions.make_gpu_source(gpu))
+        for number, text in enumerate(sources):
+            source, target = folder / f"{gpu}{number}.c", folder / f"{gpu}{number}.co"
+            source.write_text(text)
+            flags = ["-std=gnu11", "-O2", "-ffp-contract=off", "-fwrapv", "-nogpulib", "-ffreestanding"]
+            flags += ["-target", "amdgcn-amd-amdhsa", f"-mcpu={gpu}"]
+            subprocess.run([str(toolchain.cxx), "-x", "c", *flags, str(source), "-o", str(target)], check=True)
+            made.append(target)
+    return made
 
 
 def compile_levels(toolchain: Toolchain, folder: Path) -> list[Path]:
-    """Compile the program that tests compare with the host, at two levels of optimization."""
+    """Compile the program that tests compare with the host, at the levels of optimization of these tests."""
     from tilewright.arch import load
     from tilewright.building.compile import compile_device
 
     made = []
-    for gpu, level in (("gfx942", "-O0"), ("gfx942", "-O3"), ("gfx1201", "-O3")):
-        made.append(folder / f"levels{gpu}{level}.co")
-        built = compile_device(LEVELS.read_text(), load(gpu), toolchain, made[-1], extra_flags=(level,))
-        if not built.ok:
-            raise SystemExit(built.log)
+    for gpu in EMULATED:
+        for level in ("-O0", "-O1", "-O3"):
+            made.append(folder / f"levels{gpu}{level}.co")
+            flags = (level, "-ffp-contract=off")
+            built = compile_device(LEVELS.read_text(), load(gpu), toolchain, made[-1], extra_flags=flags)
+            if not built.ok:
+                raise SystemExit(built.log)
     return made
-
-
-def _compile(toolchain: Toolchain, source: Path, target: Path, flags: list[str]) -> Path:
-    subprocess.run([str(toolchain.cxx), "-x", "c", *flags, str(source), "-o", str(target)], check=True)
-    return target
 
 
 def format_result(used: Mapping[str, int], sources: Mapping[str, set[str]]) -> str:
@@ -151,8 +150,8 @@ def main() -> None:
         folder = Path(name)
         sources = {
             "hardware": read_names(sorted(given.hardware.glob("*.py")) if given.hardware else ()),
-            "x86 code of the same C": set(read_code_objects(compile_differential(toolchain, folder), objdump)),
-            "-O0 and -O3 of one source": set(read_code_objects(compile_levels(toolchain, folder), objdump)),
+            "x86 code of the same C": set(read_code_objects(compile_expressions(toolchain, folder), objdump)),
+            "-O0, -O1 and -O3 of one source": set(read_code_objects(compile_levels(toolchain, folder), objdump)),
             "tests with computed values": read_names(sorted(TESTS.glob("test_*.py"))),
             "AMD's matrix layouts": list_matrix_instructions(),
             "Triton's kernels and torch": set(read_code_objects(list_code_objects(given.triton), objdump)),

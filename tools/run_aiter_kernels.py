@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tilewright.arch
-from tilewright.emulator.device import EmulatedDevice
+from tilewright.emulator.device import DeviceKernel, EmulatedDevice
 from tilewright.emulator.launch import Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
 
@@ -98,11 +98,18 @@ def make_selection(path: Path) -> Case:
     return Case(path.stem, found, arguments, (-(-tokens // rows), 1, 1), check)
 
 
-def run(path: Path, gpu: str, case: Case, mode: Mode, turned: bool) -> tuple[bool, int]:
-    """Return whether the results are right, and the executed instructions of waves."""
+def run(
+    path: Path,
+    gpu: str,
+    case: Case,
+    mode: Mode,
+    turned: bool,
+    change: Callable[[DeviceKernel], DeviceKernel] = lambda kernel: kernel,
+) -> tuple[bool, int]:
+    """Return whether the results are right, and the executed instructions of waves. `change` may change the kernel."""
     memory = Memory(1 << 28)
     device = EmulatedDevice(tilewright.arch.load(gpu), memory)
-    (kernel,) = device.load(path.read_bytes()).kernels.values()
+    (kernel,) = map(change, device.load(path.read_bytes()).kernels.values())
     places = []
     for array in case.arrays:
         places.append(memory.allocate(array.nbytes, f"array {array.shape}"))

@@ -23,7 +23,7 @@ _KERNEL = """
 .p2align 6
 .amdhsa_kernel {name}
   .amdhsa_user_sgpr_kernarg_segment_ptr 1
-  .amdhsa_next_free_vgpr {vgprs}
+  .amdhsa_next_free_vgpr {registers}
   .amdhsa_next_free_sgpr 100
   .amdhsa_group_segment_fixed_size {lds}
   .amdhsa_private_segment_fixed_size {private}
@@ -66,16 +66,19 @@ def assemble(
     lds: int = 0,
     private: int = 0,
     kernarg: int = 16,
+    accumulators: int = 0,
     directives: str = "",
 ) -> bytes:
     """The code object of one kernel. s[0:1] hold the address of its arguments, s2, s3 and s4 the work-group's numbers.
 
     (gfx1201 has them in ttmp9 and ttmp7.) v0 has the numbers of the work-item, packed.
     """
+    registers = vgprs
     if arch in _ACCUMULATORS:
+        registers = -(-vgprs // 4) * 4 + accumulators if accumulators else vgprs
         directives += f"\n  .amdhsa_accum_offset {-(-vgprs // 4) * 4}"
     source = _KERNEL.format(
-        arch=arch, name=name, body=body, vgprs=vgprs, lds=lds, private=private, kernarg=kernarg,
+        arch=arch, name=name, body=body, vgprs=vgprs, registers=registers, lds=lds, private=private, kernarg=kernarg,
         lanes=LANES[arch], directives=directives,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:

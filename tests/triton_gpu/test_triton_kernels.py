@@ -55,6 +55,32 @@ def test_softmax(gpu) -> None:
     torch.testing.assert_close(out, torch.softmax(x.float(), 1), rtol=2e-6, atol=1e-7)
 
 
+# Products with matrix instructions that Triton does not choose by itself: it exchanges A and B, and so their types.
+PRODUCTS = [
+    ("gfx90a", "fp16", "fp16", "v_mfma_f32_16x16x16f16"), ("gfx90a", "bf16", "bf16", "v_mfma_f32_16x16x16bf16_1k"),
+    ("gfx90a", "fp32", "fp32", "v_mfma_f32_16x16x4f32"), ("gfx942", "fp32", "fp32", "v_mfma_f32_16x16x4_f32"),
+    ("gfx942", "fp8", "fp8", "v_mfma_f32_16x16x32_fp8_fp8"), ("gfx942", "bf8", "fp8", "v_mfma_f32_16x16x32_fp8_bf8"),
+    ("gfx942", "bf8", "bf8", "v_mfma_f32_16x16x32_bf8_bf8"), ("gfx942", "bf8", "bf8", "v_mfma_f32_32x32x16_bf8_bf8"),
+    ("gfx942", "fp8", "bf8", "v_mfma_f32_32x32x16_bf8_fp8"), ("gfx950", "fp16", "fp16", "v_mfma_f32_16x16x32_f16"),
+    ("gfx950", "bf16", "bf16", "v_mfma_f32_16x16x32_bf16"), ("gfx1201", "bf8", "bf8", "v_wmma_f32_16x16x16_bf8_bf8"),
+    ("gfx1201", "bf8", "fp8", "v_wmma_f32_16x16x16_fp8_bf8"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "a_type", "b_type", "instruction"), PRODUCTS)
+def test_matrix_instructions(name: str, a_type: str, b_type: str, instruction: str) -> None:
+    types = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp8": FP8.get(name)}
+    types["bf8"] = torch.float8_e5m2fnuz if name == "gfx942" else torch.float8_e5m2
+    a = small_integers(64, 64, dtype=types[a_type])
+    b = small_integers(64, 64, dtype=types[b_type], seed=1)
+    out = torch.zeros(64, 64)
+    with tilewright.triton.use(name, mode="strict"):
+        rows = 32 if "_32x" in instruction else 16
+        made = kernels.multiply_tiles[(1,)](a, b, out, SIZE=64, matrix_instr_nonkdim=rows)
+    assert f"{instruction} " in made.asm["amdgcn"]
+    assert torch.equal(out, a.float() @ b.float())
+
+
 @pytest.mark.parametrize("name", ["fp16", "bf16", "int8", "fp32", "fp8"])
 def test_matmul(gpu, name: str) -> None:
     if name == "fp8" and gpu.name not in FP8:

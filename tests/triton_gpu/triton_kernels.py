@@ -50,6 +50,13 @@ def matmul(a_ptr, b_ptr, c_ptr, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK:
 
 
 @triton.jit
+def multiply_tiles(a_ptr, b_ptr, out_ptr, SIZE: tl.constexpr):
+    row, column = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
+    a, b = tl.load(a_ptr + row * SIZE + column), tl.load(b_ptr + row * SIZE + column)
+    tl.store(out_ptr + row * SIZE + column, tl.dot(a, b, input_precision="ieee"))
+
+
+@triton.jit
 def layer_norm(x_ptr, out_ptr, weight_ptr, bias_ptr, mean_ptr, columns, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
