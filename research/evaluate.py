@@ -25,7 +25,7 @@ from rich.table import Table
 from research.table import Correlation, Line, Remark
 from tilewright.base.errors import choose
 
-SETS = ("conv", "hipblaslt", "moe", "attention", "miopen", "winners")
+SETS = ("conv", "hipblaslt", "moe", "attention", "miopen", "winners", "scaled_winners")
 # Sets with an optional learning curve; the one of the convolutions is always printed.
 CURVES = ("hipblaslt", "moe", "miopen")
 FIGURES = ("mean", "median", "p10", "minimum", "top1", "top5")

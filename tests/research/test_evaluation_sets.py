@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from research import hipblaslt, miopen, moe, sources, winners
+from research import hipblaslt, miopen, moe, scaled_winners, sources, winners
 from research.table import Correlation, Line, Remark
 from tilewright.learn.efficiency import Efficiency
 
@@ -104,3 +104,20 @@ def test_winners() -> None:
     assert len(ranks) == 5
     assert all(rank >= 0.965 for rank in ranks.values()), ranks
     assert sum(left_out(found).values()) == 949
+
+
+@pytest.mark.skipif(not scaled_winners.FOLDER.is_dir(), reason=f"aiter's tables are not here: {scaled_winners.FOLDER}")
+def test_scaled_winners() -> None:
+    found = scaled_winners.run(bounded=True)
+    lines = {each.data: each.result for each in found if isinstance(each, Line)}
+    ranks = {data: result.rank for data, result in lines.items() if isinstance(result, Correlation)}
+    assert len(ranks) == 4
+    assert all(rank >= 0.99 for rank in ranks.values()), ranks
+    shares, tables = (each for each in found if isinstance(each, Remark))
+    assert sum(int(row[2].replace(",", "")) for row in shares.rows) == 1135
+    assert sum(int(row[2].replace(",", "")) for row in tables.rows) == 1135
+    # Rows whose tile is legal, and those among the first five of the winners' tiles.
+    assert sum(int(row[5].split()[0]) for row in shares.rows) == 357
+    assert sum(int(row[6].split()[0]) for row in shares.rows) >= 325
+    single = {row[1]: float(row[3]) for row in tables.rows if row[3]}
+    assert len(single) == 14 and min(single.values()) >= 0.9, single
