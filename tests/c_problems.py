@@ -29,7 +29,7 @@ from tilewright.ops.rule import find_violations
 from tilewright.select.c_source import render_rank_sources
 
 GPU = "gfx942"
-OPS = ("fmha", "gemm", "gemm_quant", "grouped_conv", "norm")
+OPS = ("fmha", "gemm", "gemm_quant", "grouped_conv", "grouped_gemm", "norm")
 KERNELS = 60  # of each op
 SEED = 11  # of the problems that plans are compared for
 TUNED = 100  # of them, at most, have measured times
@@ -198,7 +198,7 @@ def make_order(kernels: Sequence[Kernel]) -> RankOrder:
     Of the few kernels with scales, nearly all support every problem, so that one with a priority would always be first.
     """
     arch = archs.load(GPU)
-    priorities = {kernel: 1 for kernel in kernels[::7] if kernel.op not in ("gemm", "gemm_quant")}
+    priorities = {kernel: 1 for kernel in kernels[::7] if kernel.op not in ("gemm", "gemm_quant", "grouped_gemm")}
     tuned = []
     for op in map(find_op, OPS):
         own = [kernel for kernel in kernels if kernel.op == op.name]

@@ -17,6 +17,7 @@ from tilewright.arch.spec import Arch
 from tilewright.building.pack.library import read_headers
 from tilewright.ops import find_op, gemm
 from tilewright.ops.cost_model.cost import Facts
+from tilewright.ops.grouped_gemm.problem import RAGGED
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.norm.config import COMMON_FIELDS
 from tilewright.ops.op import Op
@@ -132,6 +133,10 @@ def random_problem(op: Op, config: Any, random: np.random.Generator) -> Any:
     if op.name == "gemm_quant":
         sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000)}
         return op.problem_type(**sizes, **types, quant=config.quant, layout=config.layout)
+    if op.name == "grouped_gemm":
+        sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000), "groups": size(1, 64)}
+        ragged = RAGGED[int(random.integers(len(RAGGED)))]
+        return op.problem_type(**sizes, **types, ragged=ragged, layout=config.layout)
     if op.name == "gemm":
         sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000)}
         batch = size(1, 64) if config.variant == "batched" else 1

@@ -27,6 +27,7 @@ PUBLIC = (
     "tilewright.ops.gemm",
     "tilewright.ops.gemm_quant",
     "tilewright.ops.grouped_conv",
+    "tilewright.ops.grouped_gemm",
     "tilewright.ops.norm",
     "tilewright.runtime",
     "tilewright.select",

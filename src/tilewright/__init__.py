@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         gemm,
         gemm_quant,
         grouped_conv,
+        grouped_gemm,
         kernel_of,
         norm,
         parse_kernel,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tilewright.ops.gemm.functions import matmul
     from tilewright.ops.gemm_quant.functions import scaled_matmul
     from tilewright.ops.grouped_conv.functions import conv, conv_input_gradient, conv_weight_gradient
+    from tilewright.ops.grouped_gemm.functions import grouped_matmul
     from tilewright.ops.kernel_set import load_kernel_set
     from tilewright.ops.norm.functions import layer_norm, rms_norm, smooth_quantize
     from tilewright.ops.problem_list import read_problems
@@ -74,6 +76,7 @@ else:
                 "gemm",
                 "gemm_quant",
                 "grouped_conv",
+                "grouped_gemm",
                 "kernel_of",
                 "norm",
                 "parse_kernel",
@@ -83,6 +86,7 @@ else:
             "tilewright.ops.gemm.functions": ("matmul",),
             "tilewright.ops.gemm_quant.functions": ("scaled_matmul",),
             "tilewright.ops.grouped_conv.functions": ("conv", "conv_input_gradient", "conv_weight_gradient"),
+            "tilewright.ops.grouped_gemm.functions": ("grouped_matmul",),
             "tilewright.ops.kernel_set": ("load_kernel_set",),
             "tilewright.ops.norm.functions": ("layer_norm", "rms_norm", "smooth_quantize"),
             "tilewright.ops.problem_list": ("read_problems",),
@@ -116,6 +120,8 @@ __all__ = [
     "gemm_quant",
     "generate",
     "grouped_conv",
+    "grouped_gemm",
+    "grouped_matmul",
     "inspect_kernel",
     "kernel_of",
     "kernels",

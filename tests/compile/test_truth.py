@@ -65,6 +65,12 @@ WANTED = {
         pairs_in_ci=False,
         gpus=("gfx942", "gfx950", "gfx1201"),
     ),
+    "grouped_gemm": Wanted(
+        **{"accepted": 44, "rejected": 18, "broken_rules": 5, "most_trials": 5, "pairs": 190},
+        every_value_of=("layout", "pipeline", "epilogue"),
+        dtypes=frozenset({"fp16", "bf16"}),
+        pairs_in_ci=False,
+    ),
 }
 
 

@@ -8,6 +8,7 @@
 #include <tilewright/gemm.hpp>
 #include <tilewright/gemm_quant.hpp>
 #include <tilewright/grouped_conv.hpp>
+#include <tilewright/grouped_gemm.hpp>
 #include <tilewright/norm.hpp>
 
 #include <cstdio>
@@ -71,6 +72,8 @@ int main(int, char** words)
             return print<tilewright::gemm::Problem>(pack, words[3], words[4]);
         if(op == "gemm_quant")
             return print<tilewright::gemm_quant::Problem>(pack, words[3], words[4]);
+        if(op == "grouped_gemm")
+            return print<tilewright::grouped_gemm::Problem>(pack, words[3], words[4]);
         if(op == "fmha")
             return print<tilewright::fmha::Problem>(pack, words[3], words[4]);
         if(op == "grouped_conv")

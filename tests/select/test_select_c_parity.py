@@ -29,11 +29,12 @@ CHOICES = 500
 WHERE = {
     "gemm": {"dtype_a": ("fp16",), "k_batch": (1, 2), "batch": (1,)},
     "gemm_quant": {"dtype_a": ("fp8",), "quant": ("rowcol",), "m": (64, 1024)},
+    "grouped_gemm": {"dtype_a": ("bf16",), "ragged": ("m", "k"), "groups": (4, 64)},
     "grouped_conv": {"direction": ("forward", "backward_data"), "g": (1, 2), "dilation": ((1, 1), (1, 2), (1, 1, 1))},
     "fmha": {"dtype": ("fp16",), "batch": (2, 4, 16, 32), "lse": (False,)},
     "norm": {"dtype": ("bf16",), "columns": (64, 1024, 4096), "residual": ("none",)},
 }
-RANKED_OPS = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant")
+RANKED_OPS = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gemm")
 
 
 @pytest.mark.compile

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
-from tilewright.ops import fmha, gemm, gemm_quant, grouped_conv, norm
+from tilewright.ops import fmha, gemm, gemm_quant, grouped_conv, grouped_gemm, norm
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Other packages add an op with an entry point of this group whose object is an `Op`.
 ENTRY_POINTS = "tilewright.ops"
-OPS: tuple[Op, ...] = (gemm.OP, grouped_conv.OP, fmha.OP, norm.OP, gemm_quant.OP)
+OPS: tuple[Op, ...] = (gemm.OP, grouped_conv.OP, fmha.OP, norm.OP, gemm_quant.OP, grouped_gemm.OP)
 _OWN = {op.name: op for op in OPS}
 
 
@@ -161,6 +161,7 @@ __all__ = [
     "gemm",
     "gemm_quant",
     "grouped_conv",
+    "grouped_gemm",
     "infer_op",
     "kernel_of",
     "list_ops",

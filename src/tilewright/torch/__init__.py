@@ -19,6 +19,7 @@ from tilewright.torch.flash_attention import (  # noqa: E402
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
 )
+from tilewright.torch.grouped_matmul import grouped_mm  # noqa: E402
 from tilewright.torch.inductor import make_inductor_options  # noqa: E402
 from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
@@ -44,6 +45,7 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "grouped_mm",
     "layer_norm",
     "linear",
     "make_inductor_options",

@@ -135,10 +135,17 @@ def _draw_scaled(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
     return {"m": m, "n": n, "k": k, **strides}
 
 
+def _draw_grouped(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw other sizes and numbers of groups for a trial, and gaps between lines."""
+    groups = rng.randint(1, 9 if trial.ragged in ("m", "n") else 4)
+    return {**_draw_scaled(config, trial, rng), "groups": groups}
+
+
 _DRAW_BY_OP: dict[str, Draw] = {
     "gemm": _draw_gemm,
     "gemm_quant": _draw_scaled,
     "grouped_conv": _draw_conv,
+    "grouped_gemm": _draw_grouped,
     "fmha": _draw_fmha,
     "norm": _draw_norm,
 }
