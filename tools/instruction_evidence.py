@@ -68,6 +68,15 @@ def normalize(name: str) -> str:
     return normalize_name(_ENCODING.sub("", name).replace("v_dual_", "v_"))
 
 
+def list_computed() -> set[str]:
+    """Return the instructions that tests name, and those of the tables that these tests use."""
+    sys.path.insert(0, str(TESTS))
+    import isa_oracles  # type: ignore[import-not-found]
+
+    named = read_names([*sorted(TESTS.glob("test_*.py")), TESTS / "isa_oracles.py"])
+    return named | {normalize(f"{kind}_{name}") for kind in ("v_cmp", "v_cmpx") for name in isa_oracles.COMPARE}
+
+
 def list_matrix_instructions() -> set[str]:
     """Return all matrix instructions: tests/emulator/test_matrix_layouts.py compares each with AMD's layouts."""
     return {name for path in list_arch_files().values() for name in list_shapes(load_file(path).family)}
@@ -152,7 +161,7 @@ def main() -> None:
             "hardware": read_names(sorted(given.hardware.glob("*.py")) if given.hardware else ()),
             "x86 code of the same C": set(read_code_objects(compile_expressions(toolchain, folder), objdump)),
             "-O0, -O1 and -O3 of one source": set(read_code_objects(compile_levels(toolchain, folder), objdump)),
-            "tests with computed values": read_names(sorted(TESTS.glob("test_*.py"))),
+            "tests with computed values": list_computed(),
             "AMD's matrix layouts": list_matrix_instructions(),
             "Triton's kernels and torch": set(read_code_objects(list_code_objects(given.triton), objdump)),
             "hand-written kernels": set(read_code_objects(list_code_objects(given.others), objdump)),

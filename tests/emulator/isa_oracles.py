@@ -239,6 +239,7 @@ COMPARE: dict[str, tuple[int, Callable[[int, int], bool]]] = {
     "le_u32": (32, lambda a, b: a <= b),
     "ge_u64": (64, lambda a, b: a >= b),
     "gt_u64": (64, lambda a, b: a > b),
+    "ge_i64": (64, lambda a, b: signed(a, 64) >= signed(b, 64)),
     "le_i64": (64, lambda a, b: signed(a, 64) <= signed(b, 64)),
     "nle_f32": (32, compare_floats(">u")),
     "nlg_f32": (32, compare_floats("=u")),

@@ -80,6 +80,19 @@ def test_small_elements_of_memory(gpu: str, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("gpu", GPUS)
+def test_three_dwords_of_a_lane(gpu: str) -> None:
+    """global_store_dwordx3 of half of the lanes, one after another, and nothing behind them."""
+    half = LANES[gpu] // 2
+    active, mask = ("exec", "s_mov_b64") if gpu.startswith("gfx9") else ("exec_lo", "s_mov_b32")
+    text = f"  v_mul_u32_u24 v10, 12, v0\n  {mask} {active}, {(1 << half) - 1:#x}\n"
+    text += "  global_store_dwordx3 v10, v[4:6], s[4:5]\n  s_endpgm\n"
+    given, rows = make_source(gpu, 0)
+    want = rows[:half, :12].tobytes().ljust(8 * LANES[gpu], b"\0")
+    for made in run_lanes(gpu, text, given):
+        assert made.tobytes() == want
+
+
+@pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_two_elements_of_the_lds(gpu: str, rounds: int) -> None:
     """ds_write2st64_b64: its offsets count 64 elements of 8 bytes, from the address of the lane."""
