@@ -11,7 +11,7 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
-from tilewright.ops.cost_model.arithmetic import Number, make_floats, maximum
+from tilewright.ops.cost_model.arithmetic import Number, make_floats, maximum, where
 from tilewright.ops.cost_model.block_gemm import PLAIN_ADDRESSES, compute_block_inputs
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
 from tilewright.ops.cost_model.estimate_features import (
@@ -23,7 +23,7 @@ from tilewright.ops.cost_model.estimate_features import (
 )
 from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.grouped_gemm.config import Config, view_gemm
-from tilewright.ops.grouped_gemm.problem import CALL, STACKED, Problem
+from tilewright.ops.grouped_gemm.problem import CALL, STACKED_BY, Problem
 
 FLAGS = (*LOOP_FLAGS, "cshuffle")
 LAUNCHES = 2.0  # the kernel that writes the arguments of groups, and the GEMM
@@ -33,13 +33,14 @@ def compute_problem_inputs(problem: Problem) -> Mapping[str, float]:
     """Sizes of a group of mean size, and the minimum of bytes that every kernel must move."""
     m, n, k, groups = problem.m, problem.n, problem.k, problem.groups
     bits_a, bits_b, bits_c = (find_dtype(name).bits for name in (problem.dtype_a, problem.dtype_b, problem.dtype_c))
-    stacked = STACKED[problem.ragged]
-    of_a, of_b, of_c = (groups if name in stacked else 1 for name in "abc")
+    # No truth value of `ragged`: in C it is an expression.
+    each = where(problem.ragged == "none", groups, 1)
+    of_a, of_b, of_c = (where(problem.ragged == name, groups, each) for name in STACKED_BY)
     return make_floats(
         {
-            "m": maximum(1.0, m / groups) if problem.ragged == "m" else m,
-            "n": maximum(1.0, n / groups) if problem.ragged == "n" else n,
-            "k": maximum(1.0, k / groups) if problem.ragged == "k" else k,
+            "m": where(problem.ragged == "m", maximum(1.0, m / groups), m),
+            "n": where(problem.ragged == "n", maximum(1.0, n / groups), n),
+            "k": where(problem.ragged == "k", maximum(1.0, k / groups), k),
             "batch": groups,
             "split": 1,
             "read_bytes": (m * k * bits_a * of_a + k * n * bits_b * of_b) / 8,

@@ -19,8 +19,8 @@ from tilewright.ops.strides import check_strides
 
 # The dimension that the groups divide: `offs` has the end of each group along it.
 RAGGED = ("m", "n", "k", "none")
-# The matrices that have a dimension of groups, for each of them.
-STACKED: Mapping[str, str] = {"m": "b", "n": "a", "k": "c", "none": "abc"}
+# With which ragged dimension A, B and C have a matrix for each group; with "none" all have.
+STACKED_BY = ("n", "m", "k")
 _SIZE = IntegerType()
 _STRIDE = IntegerType(0)
 # The elements of one line of each matrix: the packed stride.
@@ -92,12 +92,16 @@ class Problem(ProblemBase):
         """The minimum of memory traffic: every operand is read once, C is written once."""
         sizes = {"a": self.m * self.k, "b": self.k * self.n, "c": self.m * self.n}
         types = {"a": self.dtype_a, "b": self.dtype_b, "c": self.dtype_c}
-        stacked = STACKED[self.ragged]
         bits = [
-            size * find_dtype(types[name]).bits * (self.groups if name in stacked else 1)
+            size * find_dtype(types[name]).bits * (self.groups if is_stacked(self, name) else 1)
             for name, size in sizes.items()
         ]
         return sum(bits) // 8
+
+
+def is_stacked(problem: Problem, matrix: str) -> bool:
+    """Whether a, b or c has one matrix for each group."""
+    return problem.ragged == "none" or problem.ragged == dict(zip("abc", STACKED_BY, strict=True))[matrix]
 
 
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
@@ -116,7 +120,7 @@ def _make_tensor(problem: Problem, name: str, dtype: str, shape: tuple[int, int]
     """A matrix, or one for each group: they follow each other without a gap beyond that of lines."""
     rows = letter == "r"
     strides = (stride, 1) if rows else (1, stride)
-    if name not in STACKED[problem.ragged]:
+    if not is_stacked(problem, name):
         return Tensor(name, dtype, shape, strides, output=name == "c")
     step = stride * (shape[0] if rows else shape[1])
     return Tensor(name, dtype, (problem.groups, *shape), (step, *strides), output=name == "c")

@@ -89,10 +89,10 @@ def check_ragged_layout(config: Config, problem: Problem, arch: Arch) -> Rejecti
 
     Fix: transpose the matrix in memory; `tilewright.grouped_matmul` does so.
     """
-    if problem.ragged == "none" or config.layout in _NEEDED[problem.ragged]:
-        return None
-    needed = " or ".join(_NEEDED[problem.ragged])
-    return Rejection(f"ragged {problem.ragged} needs layout {needed}, not {config.layout}", "layout")
+    for ragged, needed in _NEEDED.items():
+        if problem.ragged == ragged and config.layout not in needed:
+            return Rejection(f"ragged {ragged} needs layout {' or '.join(needed)}, not {config.layout}", "layout")
+    return None
 
 
 @rule(
