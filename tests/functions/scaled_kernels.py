@@ -21,4 +21,7 @@ def make_scaled(quant: str, gpu: str = ARCH, **fields: Any) -> Kernel:
 
 
 ROWCOL, TENSOR = make_scaled("rowcol"), make_scaled("tensor")
-POOL = (ROWCOL, TENSOR)
+# A small block compiles fast; two groups of columns need 256 of them.
+GROUPS = make_scaled("b128x128", block=(16, 128, 128), waves=(1, 4, 1), pad_m=True)
+COLUMNS = make_scaled("b1x128", block=(32, 32, 128), pad_m=True)
+POOL = (ROWCOL, TENSOR, GROUPS, COLUMNS)

@@ -58,6 +58,34 @@ def test_a_single_scale_is_repeated_for_all_columns() -> None:
     compare(found, a, b, scale_a[:, None], scale_b.expand(1, N).contiguous())
 
 
+def expand_groups(scale: Any, columns: int, n: int = N, k: int = K) -> Any:
+    """The scale of each element of b, from those of its groups."""
+    return scale.repeat_interleave(128, 0)[:k].repeat_interleave(columns, 1)[:, :n]
+
+
+@pytest.mark.parametrize("columns", [1, 128])
+@pytest.mark.parametrize("order", ["weights", "packed"])
+def test_scales_of_groups_of_b(columns: int, order: str) -> None:
+    n, k = 200, 272  # two groups of columns, the last of both kinds is not whole
+    a, b = draw(M, k), draw(n, k).t()
+    of_weights = draw_scales(-(-n // columns), 3)
+    scale_b = of_weights.t() if order == "weights" else of_weights.t().contiguous()
+    exact = a.double() @ (b.double() * expand_groups(scale_b, columns, n, k).double())
+    found = [tw.scaled_matmul(a, b, None, scale_b)]
+    with twt.emulate(ARCH):
+        found.append(twt.scaled_mm(a, b, None, scale_b))
+    for each in found:
+        assert each.dtype == torch.bfloat16
+        assert ((each.double() - exact).abs() <= exact.abs() * 2.0**-7 + 1e-4).all()
+
+
+def test_the_shape_of_groups_is_checked() -> None:
+    with pytest.raises(TensorError, match=r"one for each group: \(2, 72\) or \(2, 1\)"):
+        tw.scaled_matmul(draw(M, K), draw(N, K).t(), None, torch.ones(3, 1))
+    with pytest.raises(TensorError, match="scales are float32"):
+        tw.scaled_matmul(draw(M, K), draw(N, K).t(), None, torch.ones((2, 1), dtype=torch.float64))
+
+
 def test_views_and_an_array_for_the_result() -> None:
     wide, weight, out = draw(M, 2 * K), draw(N, K), torch.empty((M, 2 * N), dtype=torch.bfloat16)
     a, scale_a, scale_b = wide[:, :K], draw_scales(2 * M)[::2], draw_scales(N)

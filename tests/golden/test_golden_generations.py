@@ -45,6 +45,9 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
             {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vector": (8, 8, 8)},
         ),
     },
+    "gemm_quant": {
+        "b128x128-compv3": ("gfx942", {"quant": "b128x128", "block": (64, 128, 128), "mma": (16, 16, 32)}),
+    },
 }
 GOLDEN = {
     FOLDER / name / NEWER / f"{form}.golden": find_op(name).make_kernel(find_op(name).make_example(changes), arch)

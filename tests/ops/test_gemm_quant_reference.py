@@ -10,7 +10,7 @@ import pytest
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op
-from tilewright.ops.gemm_quant.config import Config
+from tilewright.ops.gemm_quant.config import GROUPED, Config
 from tilewright.ops.gemm_quant.problem import Problem, apply_strides, list_tensors
 from tilewright.ops.gemm_quant.reference import compute_reference, compute_tolerance, list_trials, make_inputs
 
@@ -86,6 +86,47 @@ def test_whole_numbers_with_powers_of_two_are_exact() -> None:
     limit = compute_tolerance(make_config(dtype_c="fp32"), problem, inputs, found, arch)["c"].limit
     assert not limit.any()
     assert (np.frexp(inputs["scale_a"])[0] == 0.5).all()
+
+
+def multiply_groups(problem: Problem, inputs: dict[str, Any], gpu: str) -> Any:
+    """The product of each group by torch's `_scaled_mm` with a scale for each row and column, summed in double."""
+    a = to_torch(inputs["a"], problem.dtype_a, gpu)
+    b = to_torch(np.asarray(inputs["b"]).T, problem.dtype_b, gpu).t()
+    columns = GROUPED[problem.quant][1]
+    total = torch.zeros((problem.m, problem.n), dtype=torch.float64)
+    for group, start in enumerate(range(0, problem.k, 128)):
+        scale = torch.from_numpy(np.repeat(inputs["scale_b"][group], columns)[None, : problem.n].astype(np.float32))
+        part = (a[:, start : start + 128], b[start : start + 128])
+        total += torch._scaled_mm(*part, torch.ones(problem.m, 1), scale, out_dtype=torch.float32).double()
+    return total
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("quant", list(GROUPED))
+@pytest.mark.parametrize("gpu", ["gfx942", "gfx950"])
+def test_the_sum_of_torchs_products_of_groups_is_within_the_tolerance(gpu: str, quant: str, seed: int) -> None:
+    arch = archs.load(gpu)
+    problem = make_problem(quant=quant, n=144, k=272, dtype_c="fp32")
+    inputs = make_inputs(problem, seed, arch)
+    found = compute_reference(problem, inputs, arch)
+    config = make_config(quant=quant, block=(64, 128, 128), dtype_c="fp32")
+    limit = compute_tolerance(config, problem, inputs, found, arch)["c"].limit
+    of_torch = multiply_groups(problem, inputs, gpu).numpy()
+    assert (np.abs(of_torch - found["c"]) <= limit).all()
+    if seed == 0:
+        assert not limit.any()
+    for axis in (0, 1):
+        moved = compute_reference(problem, {**inputs, "scale_b": np.roll(inputs["scale_b"], 1, axis)}, arch)
+        assert (np.abs(moved["c"] - found["c"]) > limit).mean() > 0.5
+
+
+def test_tensors_of_groups() -> None:
+    problem = make_problem(quant="b128x128", n=200, k=272)
+    tensors = {tensor.name: (tensor.shape, tensor.strides) for tensor in list_tensors(problem)}
+    assert list(tensors) == ["a", "b", "scale_b", "c"]
+    assert tensors["scale_b"] == ((3, 2), (1, 3))
+    assert {tensor.shape for tensor in list_tensors(make_problem(quant="b1x128"))} >= {(1, 48)}
+    assert problem.bytes_moved == 33 * 272 + 272 * 200 + 3 * 2 * 4 + 33 * 200 * 2
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "crr", "ccr"])

@@ -76,8 +76,8 @@ def test_completed_problems_are_those_of_python(op: str, stand_ins: StandIns) ->
         assert bytes_of(found) == bytes_of(to_c(op, whole_fields(wanted))), problem
 
 
-# Lists of tensors that the problems of an op have, at least. A product with scales always has the same five.
-FORMS = {"gemm_quant": 1, "grouped_gemm": 2}
+# Lists of tensors that the problems of an op have, at least. A product with scales has those of A, or not.
+FORMS = {"gemm_quant": 2, "grouped_gemm": 2}
 INVALID = {
     "gemm": [{"m": 0}, {"stride_a": 3}, {"num_row_d": 1}, {"num_d": 9}, {"stride_c": 1}],
     "gemm_quant": [{"m": 0}, {"stride_a": 3}, {"stride_b": 3}, {"stride_c": 1}, {"k": 0}],

@@ -14,7 +14,7 @@ _TYPES = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.f
 def scaled_mm(
     a: torch.Tensor,
     b: torch.Tensor,
-    scale_a: torch.Tensor,
+    scale_a: torch.Tensor | None,
     scale_b: torch.Tensor,
     bias: torch.Tensor | None = None,
     scale_result: torch.Tensor | None = None,
@@ -23,8 +23,9 @@ def scaled_mm(
 ) -> torch.Tensor:
     """`(a * scale_a) @ (b * scale_b)` for 8-bit floats a (m, k) and b (k, n), with the arguments of `torch._scaled_mm`.
 
-    Scales are one number each, or of the shapes (m, 1) and (1, n). Without `out_dtype`, the result is bfloat16: kernels
-    have no 8-bit results. `bias` and `scale_result` must be None.
+    Scales are one number each, or of the shapes (m, 1) and (1, n). If `scale_a` is None, `scale_b` has the shape
+    (k / 128, n) or (k / 128, n / 128), rounded up: a scale for 128 elements along k of 1 or 128 columns. Without
+    `out_dtype`, the result is bfloat16: kernels have no 8-bit results. `bias` and `scale_result` must be None.
     """
     if bias is not None or scale_result is not None:
         raise InvalidValueError("scaled_mm has neither bias nor scale_result: add and multiply with torch")
@@ -33,11 +34,13 @@ def scaled_mm(
     return result
 
 
-def _check(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor) -> None:
+def _check(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale_b: torch.Tensor) -> None:
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise TensorError(f"scaled_mm needs a (m, k) and b (k, n), got {tuple(a.shape)} and {tuple(b.shape)}")
     if a.dtype not in _TYPES or b.dtype not in _TYPES:
         raise TensorError(f"scaled_mm needs a and b of 8-bit floats, got {a.dtype} and {b.dtype}")
+    if scale_a is None:
+        return  # the shape of scale_b decides about the kind of groups, which `scaled_matmul` checks
     for name, scale, lines in (("scale_a", scale_a, a.shape[0]), ("scale_b", scale_b, b.shape[1])):
         if scale.dtype != torch.float32 or scale.numel() not in (1, lines):
             raise TensorError(f"{name} is {scale.dtype} of shape {tuple(scale.shape)}, must be float32: 1 or {lines}")
@@ -45,7 +48,7 @@ def _check(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: tor
 
 @torch.library.custom_op("tilewright::scaled_mm", mutates_args=())
 def _scaled_mm(
-    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale_b: torch.Tensor, out_dtype: torch.dtype
 ) -> torch.Tensor:
     device = find_device(a, "tilewright::scaled_mm")
     _check(a, b, scale_a, scale_b)
@@ -55,7 +58,7 @@ def _scaled_mm(
 
 @_scaled_mm.register_fake
 def _(
-    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale_b: torch.Tensor, out_dtype: torch.dtype
 ) -> torch.Tensor:
     _check(a, b, scale_a, scale_b)
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)

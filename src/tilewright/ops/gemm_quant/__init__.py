@@ -18,6 +18,7 @@ from tilewright.ops.gemm_quant import source
 from tilewright.ops.gemm_quant.config import (
     COMMON_FIELDS,
     DTYPES,
+    GROUPED,
     LAYOUTS,
     OUTPUTS,
     PIPELINES,
@@ -40,6 +41,8 @@ _HERE = Path(__file__).parent
 _DOCS = {
     "tensor": "one scale for A and one for B",
     "rowcol": "a scale for each row of A and each column of B",
+    "b1x128": "a scale for 128 elements along K of each column of B",
+    "b128x128": "a scale for 128 × 128 elements of B",
 }
 
 
@@ -48,6 +51,7 @@ def _make_kind(name: str) -> Kind:
         name=name,
         doc=_DOCS[name],
         context=source.make_context,
+        launchers=(source.LAUNCHER, source.GROUP_LAUNCHER) if name in GROUPED else (source.LAUNCHER,),
         lds_bytes=lambda config, arch: resources.lds_bytes(view_gemm(config), arch),
         matrix_instructions=lambda config, arch: resources.matrix_instructions(view_gemm(config), arch),
         is_small=lambda config: resources.is_small(view_gemm(config)),
@@ -101,6 +105,7 @@ OP = Op(
     headers=source.HEADERS,
     ck_probes=CK_PROBES,
     support=source.SUPPORT,
+    launchers=source.LAUNCHERS,
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
     execution=Execution(

@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tilewright.arch.spec import Shape
+from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import config_fields
 from tilewright.ops.block_gemm.fit import PaddedConfig
 from tilewright.ops.fields import ChoiceType, ConfigBase, DtypeType, FlagType, config_field
 from tilewright.ops.rule_forms import Overlay
 
-QUANTS = ("tensor", "rowcol")
+# Scales of groups along K, by kind of scales: whether each row of A has them, and the columns of B that share one (0:
+# none). Names have the rows or columns and the elements along K of a group, as for torch's and vLLM's block scales.
+GROUPED = {"b1x128": (False, 1), "b128x128": (False, 128)}
+GROUP_K = 128  # elements along K with one scale
+QUANTS = ("tensor", "rowcol", *GROUPED)
+QUANT_DOC = (
+    "tensor: one scale for A and one for B; rowcol: one for each row of A and column of B; b1x128: one for 128 "
+    "elements along K of a column of B; b128x128: one for 128 x 128 elements of B"
+)
 DTYPES = ("fp8", "bf8")
 OUTPUTS = ("fp16", "bf16", "fp32")
 LAYOUTS = ("rcr", "rrr", "crr", "ccr")
@@ -28,9 +36,7 @@ FIXED: dict[str, Any] = {"epilogue": "cshuffle", "vector": None, "wave_groups": 
 class Config(ConfigBase):
     """Compile-time values of one kernel, C = (A·B) · scale_a · scale_b."""
 
-    quant: str = config_field(
-        ChoiceType(QUANTS), "tensor: one scale for A and one for B; rowcol: one for each row of A and column of B"
-    )
+    quant: str = config_field(ChoiceType(QUANTS), QUANT_DOC)
     dtype_a: str = config_field(DtypeType(DTYPES), "element type of A")
     dtype_b: str = config_field(DtypeType(DTYPES), "element type of B")
     dtype_acc: str = config_field(DtypeType(("fp32",)), "type that products are summed in, and of scales")
@@ -50,3 +56,12 @@ class Config(ConfigBase):
 def view_gemm(config: Config) -> PaddedConfig:
     """A config, complete or partly bound, as that of the GEMM before the scales."""
     return cast("PaddedConfig", Overlay(config, **FIXED))
+
+
+def count_scale_vector(config: Config, arch: Arch) -> int:
+    """Scales of a group's neighbours along K that a lane loads at once: the most that divide those of a step and the
+    lane's share (GetABQGlobalVectorLoadSize in gemm_quant/pipeline/gemm_group_quant_utils.hpp). A share may be 0."""
+    of_a, columns = GROUPED[config.quant]
+    lines, along = config.block.m if of_a else config.block.n // columns, config.block.k // GROUP_K
+    share = lines * along // (config.waves.m * config.waves.k * arch.wave_size)
+    return next((vector for vector in (8, 4, 2) if along % vector == 0 and share % vector == 0), 1)

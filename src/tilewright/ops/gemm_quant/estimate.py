@@ -1,10 +1,12 @@
 """Estimated time of a kernel with scales: that of the GEMM before them.
 
-Scales are a thousandth of the operands, and neighbours share them, so that they come from the caches.
+Scales are at most 3 % of the operands, and neighbours share them, so that they come from the caches. Those of groups
+are multiplied with the sums of each step, by a vector instruction for each element of C and group along K.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from tilewright.arch.dtypes import find_dtype
@@ -12,7 +14,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.cost_model import tiled
 from tilewright.ops.cost_model.arithmetic import Number, make_floats
-from tilewright.ops.cost_model.block_gemm import PLAIN_ADDRESSES, compute_block_inputs
+from tilewright.ops.cost_model.block_gemm import PLAIN_ADDRESSES, AddressCost, compute_block_inputs
 from tilewright.ops.cost_model.cost import CostModel, Estimate, Facts, ResourceUse
 from tilewright.ops.cost_model.estimate_features import (
     LOOP_FLAGS,
@@ -22,7 +24,7 @@ from tilewright.ops.cost_model.estimate_features import (
     compute_size_features,
 )
 from tilewright.ops.cost_model.model_inputs import CModelInputs
-from tilewright.ops.gemm_quant.config import Config, view_gemm
+from tilewright.ops.gemm_quant.config import GROUP_K, GROUPED, Config, view_gemm
 from tilewright.ops.gemm_quant.problem import CALL, Problem
 
 FLAGS = (*LOOP_FLAGS, "cshuffle")
@@ -49,7 +51,18 @@ def compute_kernel_inputs(config: Config, arch: Arch, use: ResourceUse | None) -
     """The cost of a work-group."""
     gemm = view_gemm(config)
     vectors = resources.vector_a(gemm, arch), resources.vector_b(gemm, arch)
-    return compute_block_inputs(gemm, arch, use, PLAIN_ADDRESSES, vectors)
+    return compute_block_inputs(gemm, arch, use, _count_instructions(config, arch), vectors)
+
+
+def _count_instructions(config: Config, arch: Arch) -> AddressCost:
+    """The vector instructions of a wave, with those that apply scales of groups."""
+    if config.quant not in GROUPED:
+        return PLAIN_ADDRESSES
+    of_a, columns = GROUPED[config.quant]
+    block = config.block
+    sums = block.m * block.n / resources.block_threads(view_gemm(config), arch)
+    products = sums * (block.k / GROUP_K) * (1 + (of_a and columns > 0))
+    return dataclasses.replace(PLAIN_ADDRESSES, step=PLAIN_ADDRESSES.step + products)
 
 
 def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:

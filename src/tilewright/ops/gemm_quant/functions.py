@@ -18,7 +18,7 @@ from tilewright.ops.array_plan import (
     choose_result,
 )
 from tilewright.ops.block_gemm.array_layouts import find_layout
-from tilewright.ops.gemm_quant.config import DTYPES, OUTPUTS
+from tilewright.ops.gemm_quant.config import DTYPES, GROUP_K, GROUPED, OUTPUTS
 from tilewright.ops.gemm_quant.problem import Problem
 
 NAMES = ("a", "b", "scale_a", "scale_b")
@@ -39,7 +39,9 @@ def scaled_matmul(
 
     `a` (m, k) and `b` (k, n) are fp8 or bf8 in the encoding of the GPU, with any strides: `w.T` is not copied. Scales
     are float32: one number each, or one for each row of `a`, of shape (m,) or (m, 1), and one for each column of `b`,
-    of shape (n,) or (1, n). Sums and scales are computed in fp32, and rounded once to `out_dtype`: bf16, fp16 or fp32.
+    of shape (n,) or (1, n). If `scale_a` is None, `b` has a scale for 128 elements along k of each column, of shape
+    (k / 128, n), or for 128 × 128 elements, of shape (k / 128, n / 128), both rounded up. `w_scale.T` of weights (n, k)
+    is not copied. Sums and scales are computed in fp32, and rounded once to `out_dtype`: bf16, fp16 or fp32.
 
     For arrays, kernels and options see `tilewright.matmul` and `tilewright.options`.
     """
@@ -50,7 +52,7 @@ def plan_scaled_matmul(
     arch: Arch,  # noqa: ARG001  (planners of other ops depend on it)
     a: ArraySpec,
     b: ArraySpec,
-    scale_a: ArraySpec,
+    scale_a: ArraySpec | None,
     scale_b: ArraySpec,
     out: ArraySpec | None,
     out_dtype: str,
@@ -64,7 +66,7 @@ def plan_scaled_matmul(
     (m, k), n = a.shape, b.shape[1]
     if b.shape[0] != k:
         raise TensorError(f"a has shape {a.shape} and b {b.shape}: {k} columns of a need {k} rows of b")
-    scales = (_check_scale(scale_a, ((m,), (m, 1)), "row"), _check_scale(scale_b, ((n,), (1, n)), "column"))
+    quant, scales = _choose_scales(scale_a, scale_b, m, n, k)
     result = choose_result(out, "out", len(NAMES), out_dtype, (m, n))
     if 0 in (m, n, k):
         return ArrayPlan((result,), zeros=True)
@@ -73,26 +75,51 @@ def plan_scaled_matmul(
     left, right = (each if find_layout(each, of_b) else each.pack() for each, of_b in ((a, False), (b, True)))
     of_a, of_b, of_c = find_layout(left, of_b=False), find_layout(right, of_b=True), find_layout(result, of_b=False)
     (letter_a, stride_a), (letter_b, stride_b), (_, stride_c) = (found or ("r", 0) for found in (of_a, of_b, of_c))
-    # One scale for each row and one for the whole of B: the latter is repeated.
-    single = [scale.size == 1 for scale in scales]
-    quant = "tensor" if all(single) else "rowcol"
-    wanted = ((1,), (1,)) if quant == "tensor" else ((m,), (n,))
-    given = [
-        scale.expand(shape) if one and shape != (1,) else scale
-        for scale, shape, one in zip(scales, wanted, single, strict=True)
-    ]
     fields: dict[str, Any] = {
         **{"m": m, "n": n, "k": k, "quant": quant, "layout": f"{letter_a}{letter_b}r"},
         **{"dtype_a": a.type, "dtype_b": b.type, "dtype_c": out_dtype},
         **{"stride_a": stride_a, "stride_b": stride_b, "stride_c": stride_c},
     }
-    return ArrayPlan((result,), (ArrayLaunch(Problem(**fields), (left, right, *given), (result,)),))
+    return ArrayPlan((result,), (ArrayLaunch(Problem(**fields), (left, right, *scales), (result,)),))
+
+
+def _choose_scales(
+    scale_a: ArraySpec | None, scale_b: ArraySpec, m: int, n: int, k: int
+) -> tuple[str, tuple[ArraySpec, ...]]:
+    """The kind of scales, and the scales in the op's order."""
+    if scale_a is None:
+        return _choose_groups(scale_b, n, k)
+    scales = (_check_scale(scale_a, ((m,), (m, 1)), "row"), _check_scale(scale_b, ((n,), (1, n)), "column"))
+    # One scale for each row and one for the whole of B: the latter is repeated.
+    single = [scale.size == 1 for scale in scales]
+    quant = "tensor" if all(single) else "rowcol"
+    wanted = ((1,), (1,)) if quant == "tensor" else ((m,), (n,))
+    return quant, tuple(
+        scale.expand(shape) if one and shape != (1,) else scale
+        for scale, shape, one in zip(scales, wanted, single, strict=True)
+    )
+
+
+def _choose_groups(scale_b: ArraySpec, n: int, k: int) -> tuple[str, tuple[ArraySpec, ...]]:
+    """The kind of scales of groups of B. A single column counts as a group of columns."""
+    _check_float(scale_b)
+    groups = -(-k // GROUP_K)
+    shapes = {(groups, -(-n // columns)): name for name, (of_a, columns) in GROUPED.items() if not of_a}
+    if scale_b.shape not in shapes:
+        known = " or ".join(map(str, shapes))
+        raise TensorError(f"scale_b has shape {scale_b.shape}, without scale_a it must be one for each group: {known}")
+    adjacent = scale_b if scale_b.transpose().is_packed else scale_b.pack((1, 0))
+    return shapes[scale_b.shape], (adjacent,)
+
+
+def _check_float(scale: ArraySpec) -> None:
+    if scale.dtype != "fp32":
+        raise TensorError(f"{scale.name} is {scale.dtype}, scales are float32")
 
 
 def _check_scale(scale: ArraySpec, shapes: tuple[tuple[int, ...], ...], line: str) -> ArraySpec:
     """A scale as a packed vector."""
-    if scale.dtype != "fp32":
-        raise TensorError(f"{scale.name} is {scale.dtype}, scales are float32")
+    _check_float(scale)
     if scale.size != 1 and scale.shape not in shapes:
         known = " or ".join(map(str, shapes))
         raise TensorError(f"{scale.name} has shape {scale.shape}, must be one number or one for each {line}: {known}")

@@ -13,7 +13,7 @@ from tilewright.ops.block_gemm.types import set_problem_types
 from tilewright.ops.call_struct import CallStruct, declare_numbers, declare_pointer
 from tilewright.ops.execution import Tensor
 from tilewright.ops.fields import ChoiceType, DtypeType
-from tilewright.ops.gemm_quant.config import DTYPES, LAYOUTS, OUTPUTS, QUANTS
+from tilewright.ops.gemm_quant.config import DTYPES, GROUP_K, GROUPED, LAYOUTS, OUTPUTS, QUANT_DOC, QUANTS
 from tilewright.ops.problem_field import Derived, IntegerType, ProblemBase, problem_field, problem_shorthand
 from tilewright.ops.strides import check_strides
 
@@ -32,16 +32,16 @@ _PAIRS = {f"{a}*{b}" if a != b else a: (a, b) for a in DTYPES for b in DTYPES}
 class Problem(ProblemBase):
     """C (m×n) = (A (m×k) · B (k×n)) · scale_a · scale_b. `dtype` sets all types at once: "fp8", "fp8*bf8".
 
-    With quant tensor, A and B have one scale each; with rowcol, each row of A and each column of B has one. Scales are
-    factors in fp32. Strides are in elements, between neighbours of the non-contiguous dimension; 0 = packed.
+    With quant tensor, A and B have one scale each; with rowcol, each row of A and each column of B has one. With b1x128
+    and b128x128, A has none, and B has one for 128 elements along K of 1 or 128 columns. Scales are factors in fp32,
+    those of groups of B are packed with K contiguous. Strides are in elements, between neighbours of the non-contiguous
+    dimension; 0 = packed.
     """
 
     m: int = problem_field(_SIZE, "rows of A and C")
     n: int = problem_field(_SIZE, "columns of B and C")
     k: int = problem_field(_SIZE, "columns of A, rows of B")
-    quant: str = problem_field(
-        ChoiceType(QUANTS), "tensor: one scale for A and one for B; rowcol: one for each row of A and column of B"
-    )
+    quant: str = problem_field(ChoiceType(QUANTS), QUANT_DOC)
     dtype: InitVar[str | None] = problem_shorthand(
         "fp8, or fp8*bf8 for A and B of two types",
         "all types at once, with an fp16 C",
@@ -91,18 +91,35 @@ class Problem(ProblemBase):
 
 
 def _count_scales(problem: Problem) -> tuple[int, int]:
-    return (problem.m, problem.n) if problem.quant == "rowcol" else (1, 1)
+    """The number of scales of A and of B."""
+    if problem.quant == "rowcol":
+        return problem.m, problem.n
+    if problem.quant == "tensor":
+        return 1, 1
+    of_a, columns = GROUPED[problem.quant]
+    groups = -(-problem.k // GROUP_K)
+    return problem.m * groups if of_a else 0, -(-problem.n // columns) * groups if columns else 0
+
+
+def _list_scales(problem: Problem) -> tuple[Tensor, ...]:
+    if problem.quant not in GROUPED:
+        rows, columns = _count_scales(problem)
+        return Tensor("scale_a", "fp32", (rows,), (1,)), Tensor("scale_b", "fp32", (columns,), (1,))
+    of_a, columns = GROUPED[problem.quant]
+    groups = -(-problem.k // GROUP_K)
+    found = [Tensor("scale_a", "fp32", (problem.m, groups), (groups, 1))] if of_a else []
+    if columns:
+        found.append(Tensor("scale_b", "fp32", (groups, -(-problem.n // columns)), (1, groups)))
+    return tuple(found)
 
 
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     """All tensors in the order of the C struct's pointers: inputs first, then c."""
     m, n, k = problem.m, problem.n, problem.k
-    rows, columns = _count_scales(problem)
     return (
         Tensor("a", problem.dtype_a, (m, k), _get_strides(problem.layout[0], problem.stride_a)),
         Tensor("b", problem.dtype_b, (k, n), _get_strides(problem.layout[1], problem.stride_b)),
-        Tensor("scale_a", "fp32", (rows,), (1,)),
-        Tensor("scale_b", "fp32", (columns,), (1,)),
+        *_list_scales(problem),
         Tensor("c", problem.dtype_c, (m, n), (problem.stride_c, 1), output=True),
     )
 
@@ -147,5 +164,5 @@ for a row-major matrix from row to row, for a column-major one from column to co
         declare_pointer("c", "m x n", c_type="void"),
         *declare_numbers("m", "n", "k", "stride_a", "stride_b", "stride_c"),
     ),
-    places=lambda _: ("a", "b", "scale_a", "scale_b", "c"),
+    places=lambda problem: tuple(tensor.name for tensor in list_tensors(problem)),
 )

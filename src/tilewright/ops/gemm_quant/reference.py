@@ -42,7 +42,7 @@ from tilewright.ops.block_gemm.trial_sizes import (
     list_edges,
     list_tiled_sizes,
 )
-from tilewright.ops.gemm_quant.config import COMMON_FIELDS, Config, view_gemm
+from tilewright.ops.gemm_quant.config import COMMON_FIELDS, GROUP_K, GROUPED, Config, view_gemm
 from tilewright.ops.gemm_quant.problem import Problem, list_tensors
 from tilewright.ops.gemm_quant.rules import FIT_RULES
 from tilewright.ops.rule import find_violations
@@ -78,8 +78,23 @@ def _compute_scales(given: Mapping[str, NDArray[Any]]) -> Floats:
     return to_float64(given["scale_a"])[:, None] * to_float64(given["scale_b"])[None, :]
 
 
+def _scale_operands(problem: Problem, given: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
+    """A and B, each element times the scale of its group."""
+    of_a, columns = GROUPED[problem.quant]
+    a, b = to_float64(given["a"]), to_float64(given["b"])
+    if of_a:
+        a = a * np.repeat(to_float64(given["scale_a"]), GROUP_K, axis=1)[:, : problem.k]
+    if columns:
+        along_k = np.repeat(to_float64(given["scale_b"]), GROUP_K, axis=0)[: problem.k]
+        b = b * np.repeat(along_k, columns, axis=1)[:, : problem.n]
+    return a, b
+
+
 def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, Floats]:  # noqa: ARG001
     """C in float64, not rounded to its type. `given` has logical arrays (m × k, k × n), with any strides."""
+    if problem.quant in GROUPED:
+        a, b = _scale_operands(problem, given)
+        return {"c": a @ b}
     return {"c": to_float64(given["a"]) @ to_float64(given["b"]) * _compute_scales(given)}
 
 
@@ -91,7 +106,19 @@ def compute_tolerance(
     arch: Arch,
 ) -> dict[str, Tolerance]:
     """The allowed error of each element of c."""
-    a, b, exact = to_float64(inputs["a"]), to_float64(inputs["b"]), to_float64(reference["c"])
+    exact = to_float64(reference["c"])
+    if config.quant in GROUPED:
+        off = _bound_group_error(config, problem, inputs, arch)
+    else:
+        off = _bound_product_error(config, problem, inputs, exact, arch)
+    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
+
+
+def _bound_product_error(
+    config: Config, problem: Problem, inputs: Mapping[str, NDArray[Any]], exact: Floats, arch: Arch
+) -> Tolerance:
+    """The error of a sum of products, and of its two products with scales."""
+    a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
     sizes = compute_magnitudes(np.matmul, a, b, problem.k)
     summed = compute_sum_error(sizes, problem.k, config.dtype_acc, arch, whole=has_only_integers(a, b))
     scaled = summed.scale(np.abs(_compute_scales(inputs)))
@@ -99,8 +126,21 @@ def compute_tolerance(
     powers = all(bool(np.all(np.frexp(to_float64(inputs[name]))[0] == 0.5)) for name in ("scale_a", "scale_b"))
     smallest = find_format("fp32", arch).smallest_normal
     rounded = np.where((exact == 0) | (powers & (np.abs(exact) > smallest)), 0.0, 2 * U * np.abs(exact) + smallest)
-    off = scaled + Tolerance(rounded * (1 + U) + 2 * U * scaled.limit * (not powers), rounded)
-    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
+    return scaled + Tolerance(rounded * (1 + U) + 2 * U * scaled.limit * (not powers), rounded)
+
+
+def _bound_group_error(config: Config, problem: Problem, inputs: Mapping[str, NDArray[Any]], arch: Arch) -> Tolerance:
+    """The error of a sum of scaled products. Each group has three roundings more: of one or two products of its sum
+    with scales, and of the addition to C.
+
+    Integers with scales of seed 0 are multiples of the smallest scale, so that in its units they are summed exactly.
+    """
+    units = [2.0**LEAST_EXPONENT if scaled else 1.0 for scaled in GROUPED[config.quant]]
+    a, b = (each / unit for each, unit in zip(_scale_operands(problem, inputs), units, strict=True))
+    terms = problem.k + 3 * -(-problem.k // GROUP_K)
+    sizes = compute_magnitudes(np.matmul, a, b, terms)
+    summed = compute_sum_error(sizes, terms, config.dtype_acc, arch, whole=has_only_integers(a, b))
+    return summed.scale(units[0] * units[1])
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:  # noqa: ARG001

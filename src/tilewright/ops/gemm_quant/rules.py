@@ -12,7 +12,15 @@ from typing import Any
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import fit
 from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
-from tilewright.ops.gemm_quant.config import COMMON_FIELDS, FIXED, Config, view_gemm
+from tilewright.ops.gemm_quant.config import (
+    COMMON_FIELDS,
+    FIXED,
+    GROUP_K,
+    GROUPED,
+    Config,
+    count_scale_vector,
+    view_gemm,
+)
 from tilewright.ops.gemm_quant.problem import Problem
 from tilewright.ops.rule import Rejection, Rule, rule
 from tilewright.ops.rule_forms import since
@@ -86,32 +94,112 @@ def check_problem(config: Config, problem: Problem, arch: Arch) -> Rejection | N
     return None
 
 
+GROUP_LOOP = {"layout": "rcr", "pipeline": "compv3", "scheduler": "intrawave"}
+_GROUP_EXAMPLE = {"quant": "b128x128", "block": (64, 128, 128), "mma": (16, 16, 32)}
+
+
+@rule(
+    "P331",
+    "group-loop",
+    reads=("quant", *GROUP_LOOP),
+    enforced_by="compiler",
+    good=_GROUP_EXAMPLE,
+    bad={**_GROUP_EXAMPLE, "layout": "rrr"},
+    when={"quant": tuple(GROUPED)},
+)
+def check_group_loop(config: Config, arch: Arch) -> Rejection | None:
+    """Scales of groups need layout rcr, the pipeline compv3 and the scheduler intrawave.
+
+    Why: CK Tile has this loop only for them. With a row-major B or a column-major A it does not compile.
+
+    Fix: use rcr, compv3 and intrawave.
+    """
+    for name, needed in GROUP_LOOP.items():
+        value = getattr(config, name)
+        if value != needed:
+            return Rejection(f"{name} is {value}, scales of groups need {needed}", name, needed)
+    return None
+
+
+@rule(
+    "T231",
+    "group-not-in-block",
+    reads=("quant", "block"),
+    enforced_by="compiler",
+    good=_GROUP_EXAMPLE,
+    bad={**_GROUP_EXAMPLE, "block": (64, 64, 128)},
+    when={"quant": tuple(GROUPED)},
+)
+def check_group_in_block(config: Config, arch: Arch) -> Rejection | None:
+    """A block must consist of whole groups: block k of 128 elements, block n of the columns of a group.
+
+    Why: the loop applies the scales of a step's groups to its sums.
+
+    Fix: use a block with multiples of 128.
+    """
+    columns = max(1, GROUPED[config.quant][1])
+    if config.block.k % GROUP_K:
+        return Rejection(f"block k = {config.block.k} is not a multiple of the group's {GROUP_K}", "block")
+    if config.block.n % columns:
+        return Rejection(f"block n = {config.block.n} is not a multiple of the group's {columns} columns", "block")
+    return None
+
+
+@rule(
+    "S531",
+    "groups-not-aligned",
+    reads=("quant", "block", "waves"),
+    enforced_by="supports",
+    good={**_GROUP_EXAMPLE, "quant": "b1x128", "block": (64, 128, 256), "problem": {"quant": "b1x128", "k": 512}},
+    bad={
+        **{**_GROUP_EXAMPLE, "quant": "b1x128", "block": (64, 128, 256), "pad_k": True},
+        "problem": {"quant": "b1x128", "k": 384},
+    },
+    when={"quant": tuple(GROUPED)},
+    group_key=lambda config, arch: count_scale_vector(config, arch) if config.quant in GROUPED else 1,
+)
+def check_group_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
+    """The number of groups along K must be a multiple of the scales that a lane loads at once.
+
+    Why: a lane loads complete vectors of scales.
+
+    Fix: use a block k of 128, with which vectors have one scale.
+    """
+    vector, groups = count_scale_vector(config, arch), -(-problem.k // GROUP_K)
+    if groups % vector == 0:
+        return None
+    return Rejection(f"K = {problem.k} has {groups} groups, a lane loads {vector} scales at once", "block")
+
+
 @since("2026-06")
 @rule(
     "S512",
     "partial-m",
-    reads=("block",),
+    reads=("quant", "block", "pad_m"),
     enforced_by="supports",
     good={},
     bad={"problem": {"m": 200}},
 )
 def check_whole_m(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """With the headers of 2026-06, M must be a multiple of the block.
+    """With the headers of 2026-06, M must be a multiple of the block, unless a kernel with scales of groups pads M.
 
-    Why: the built kernel rejects other M. With these headers, the op has been tried with a single kernel.
+    Why: the built kernel rejects other M. With these headers, other scales have been tried with a single kernel.
 
-    Fix: use a smaller block, or CK Tile's headers of 2025-11.
+    Fix: use a smaller block, pad_m with scales of groups, or CK Tile's headers of 2025-11.
     """
-    if problem.m % config.block.m == 0:
+    if problem.m % config.block.m == 0 or (config.quant in GROUPED and config.pad_m):
         return None
     return Rejection(f"M = {problem.m} is not a multiple of block m = {config.block.m}", "block")
 
 
-RULES: tuple[Rule, ...] = tuple(
-    _adapt_rule(each, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES
+RULES: tuple[Rule, ...] = (
+    *(_adapt_rule(each, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES),
+    check_group_loop,
+    check_group_in_block,
 )
 FIT_RULES: tuple[Rule, ...] = (
     check_problem,
     *(_adapt_rule(each, FIT_EXAMPLES[each.code]) for each in fit.RULES),
     check_whole_m,
+    check_group_count,
 )

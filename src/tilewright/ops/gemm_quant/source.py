@@ -7,22 +7,32 @@ from typing import Any, cast
 
 from tilewright import arch as archs
 from tilewright.arch.dtypes import find_dtype, major_name
+from tilewright.arch.spec import Arch
 from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.call_header import format_header
-from tilewright.ops.gemm_quant.config import Config, view_gemm
+from tilewright.ops.gemm_quant.config import GROUP_K, GROUPED, Config, count_scale_vector, view_gemm
 from tilewright.ops.gemm_quant.problem import CALL
 from tilewright.ops.kernel import Kernel
 
-QUANT_TYPES = {"tensor": "TensorQuant", "rowcol": "RowColQuant"}
+QUANT_TYPES = {
+    **{"tensor": "TensorQuant", "rowcol": "RowColQuant"},
+    **{name: "AQuantGrouped" if of_a else "BQuantGrouped" for name, (of_a, _) in GROUPED.items()},
+}
 # Tilewright's files that a rendered source includes, by the name in its include directives.
 SUPPORT: dict[str, Path | str] = {
     **ck_shortcuts.SUPPORT,
     **c_interface.SUPPORT,
     **format_header(CALL),
     "tilewright_block_gemm.hpp": Path(resources.__file__).parent / "adapters.hpp",
-    "tilewright_gemm_quant_launch.hpp": Path(__file__).parent / "launch.hpp",
+}
+# The launchers of kinds: scales of groups have their own, so that a change of one does not rebuild the other kernels.
+LAUNCHER = "tilewright_gemm_quant_launch.hpp"
+GROUP_LAUNCHER = "tilewright_gemm_quant_group_launch.hpp"
+LAUNCHERS = {
+    LAUNCHER: Path(__file__).parent / "launch.hpp",
+    GROUP_LAUNCHER: Path(__file__).parent / "group_launch.hpp",
 }
 HEADERS = (
     ck_shortcuts.NAME,
@@ -31,7 +41,6 @@ HEADERS = (
     "ck_tile/ops/gemm.hpp",
     "ck_tile/ops/gemm_quant/kernel/gemm_quant_kernel.hpp",
     "ck_tile/ops/epilogue/cshuffle_epilogue.hpp",
-    "tilewright_gemm_quant_launch.hpp",
 )
 
 
@@ -54,4 +63,14 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "loop_adapter": resources.choose_loop_adapter(gemm),
         "least_steps": resources.least_steps(config.pipeline),
         "quant": QUANT_TYPES[config.quant],
+        "group": _make_group(config, arch),
     }
+
+
+def _make_group(config: Config, arch: Arch) -> dict[str, Any] | None:
+    """Values of a kernel with scales of groups; None without groups."""
+    if config.quant not in GROUPED:
+        return None
+    of_a, columns = GROUPED[config.quant]
+    vector = count_scale_vector(config, arch)
+    return {"letter": "A" if of_a else "B", "columns": max(1, columns), "k": GROUP_K, "vector": vector}
