@@ -152,6 +152,19 @@ def test_a_cluster_without_a_usable_node_is_an_error(cluster, share, tmp_path, m
 
 
 @pytest.mark.deep
+def test_sixty_small_kernels_with_a_killed_node(cluster, place, tmp_path) -> None:
+    """The same as below with kernels that take a second to compile."""
+    started, nodes = cluster
+    killed = nodes.pop()
+    kernels = scale_kernels(160)[100:]
+    run = run_cluster(kernels, place / "stores", tmp_path / "share", {20: lambda: kill_node(started, killed)})
+    nodes.append(add_node(started, cpus=1))
+    print(run.done.report.to_json(), f"{run.compiles.total()} compiles of {len(run.compiles)} kernels", run.notices)
+    check_run(run, kernels, killed=True)
+    assert len(run.done.built.artifacts) == KERNELS
+
+
+@pytest.mark.deep
 def test_sixty_kernels_with_a_killed_node() -> None:
     kernels = choose_kernels(KERNELS)
     run = run_with_killed_node(kernels, print)
