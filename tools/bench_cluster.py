@@ -93,14 +93,14 @@ class Clock:
     """Measures the time since its creation."""
 
     def __init__(self) -> None:
-        self._wall, self._cpu, self._own = time.perf_counter(), _all_cpu_s(), time.process_time()
+        self._wall, self._cpu, self._own = time.perf_counter(), read_family_cpu_s(), time.process_time()
 
     def measure(self, count: int) -> Cost:
-        spent = (time.perf_counter() - self._wall, _all_cpu_s() - self._cpu, time.process_time() - self._own)
+        spent = (time.perf_counter() - self._wall, read_family_cpu_s() - self._cpu, time.process_time() - self._own)
         return Cost(*(seconds / count * 1e6 for seconds in spent))
 
 
-def _all_cpu_s() -> float:
+def read_family_cpu_s() -> float:
     """Sum up the CPU seconds of this process and its descendants: Ray's servers, actors, and their workers."""
     spent: dict[int, float] = {}
     children: dict[int, list[int]] = {}

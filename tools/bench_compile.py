@@ -264,7 +264,8 @@ def measure_parallel(counts: Sequence[int], workers: Sequence[int], rounds: int)
                 for jobs in workers:
                     keep("engine", count, jobs, _measure_engine(count, jobs, store, toolchain))
             bare = Path(scratch) / f"bare-{number}"
-            keep("ninja", counts[-1], workers[-1], _measure_bare_ninja(counts[-1], workers[-1], store, toolchain, bare))
+            seconds = measure_bare_ninja(make_kernels(counts[-1]), workers[-1], store, toolchain, bare)
+            keep("ninja", counts[-1], workers[-1], seconds)
     rows = [{"kernels": n, **{f"workers_{jobs}": best["engine", n, jobs] for jobs in workers}} for n in counts]
     engine, ninja = best["engine", counts[-1], workers[-1]], best["ninja", counts[-1], workers[-1]]
     return {"rows": rows, "bare_ninja_s": ninja, "engine_s": engine, "overhead": engine / ninja - 1}
@@ -282,11 +283,11 @@ def _measure_engine(count: int, jobs: int, store: Store, toolchain: Toolchain) -
     return took
 
 
-def _measure_bare_ninja(count: int, jobs: int, store: Store, toolchain: Toolchain, folder: Path) -> float:
+def measure_bare_ninja(kernels: Sequence[Kernel], jobs: int, store: Store, toolchain: Toolchain, folder: Path) -> float:
     """Measure the same commands in a ninja file without our steps around them."""
     folder.mkdir()
     works = []
-    for kernel in make_kernels(count):
+    for kernel in kernels:
         unit = make_compile_job(kernel, toolchain)
         works.append(
             NinjaJob(unit, prepare_header_set(unit.device_headers, store), prepare_header_set(unit.host_headers, store))
@@ -299,8 +300,8 @@ def _measure_bare_ninja(count: int, jobs: int, store: Store, toolchain: Toolchai
     run_command([str(find_ninja()), "-C", str(folder), "-k", "0", "-j", str(jobs)], folder)
     took = time.monotonic() - started
     made = sum((folder / work.unit.key / LIBRARY).is_file() for work in works)
-    if made != count:
-        sys.exit(f"bare ninja made {made} of {count} libraries")
+    if made != len(kernels):
+        sys.exit(f"bare ninja made {made} of {len(kernels)} libraries")
     return took
 
 

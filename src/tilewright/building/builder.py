@@ -13,7 +13,7 @@ from tilewright.base.errors import InvalidValueError, StoreError, ToolchainError
 from tilewright.base.short_text import join_counts
 from tilewright.building.build_progress import BuildProgress, Span, sort_longest_first
 from tilewright.building.compile_costs import read_costs, record_cost
-from tilewright.building.compile_job import PRODUCTS, CompileJob, make_compile_job
+from tilewright.building.compile_job import PRODUCTS, CompileJob, make_compile_jobs
 from tilewright.building.graph import STEPS, NinjaJob, write_graph
 from tilewright.building.header_set import HeaderSet
 from tilewright.building.ninja_run import StepEnded, run_graph
@@ -87,9 +87,9 @@ def build_kernels(
         return _take_all_prebuilt(listed, tiers or open_tiers(), error)
     units = []
     with events.report_task("keys", len(listed)) as advance:
-        for kernel in listed:
-            units.append(make_compile_job(kernel, toolchain))
-            advance(kernel.slug)
+        for unit in make_compile_jobs(listed, toolchain):
+            units.append(unit)
+            advance(unit.kernel.slug)
     return build_compile_jobs(units, jobs=jobs, tiers=tiers, limit_s=limit_s, retry=retry)
 
 
@@ -358,7 +358,7 @@ class _BuildRun:
             files = {name: folder / unit.key / name for name in PRODUCTS}
             self.found[unit.key] = self._store_entry(lambda store: store.put(unit.key, files, facts))
             self.compiled += 1
-            _record_cost(self.tiers.local, unit.kernel, facts["cost"]["cpu_s"])
+            record_cost_if_possible(self.tiers.local, unit.kernel, facts["cost"]["cpu_s"])
         else:
             outcome = read_failure(folder / unit.key, codes, self.limit_s)
             if outcome.no_room and folder.is_relative_to(self.tiers.local.root):
@@ -392,7 +392,8 @@ def _drop_headers(unit: CompileJob, home: Store) -> None:
         events.emit(events.Notice(said))
 
 
-def _record_cost(store: Store, kernel: Kernel, cpu_s: float) -> None:
+def record_cost_if_possible(store: Store, kernel: Kernel, cpu_s: float) -> None:
+    """Record the cost of a kernel, unless the store cannot be written."""
     try:
         record_cost(store, kernel, cpu_s)
     except OSError:  # costs only improve an estimate

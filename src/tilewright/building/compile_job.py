@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tilewright import arch as archs
+from tilewright.arch.ck_api import CkApi
 from tilewright.base.digest import digest_text, digest_value
 from tilewright.building.ck_edits import digest_edits, edit_headers
 from tilewright.building.ck_tree import require_api
@@ -156,7 +157,16 @@ def compute_source_key(source: KernelSource) -> str:
 
 def make_compile_job(kernel: Kernel, toolchain: Toolchain) -> CompileJob:
     """Make the compile job of a legal kernel. Raises `IllegalConfigError` for an illegal one."""
-    return CompileJob(render(kernel, require_api(kernel.op, toolchain.ck_include)), toolchain)
+    return next(make_compile_jobs([kernel], toolchain))
+
+
+def make_compile_jobs(kernels: Iterable[Kernel], toolchain: Toolchain) -> Iterator[CompileJob]:
+    """Make the compile jobs of legal kernels one after another, with one look at the CK headers for each op."""
+    apis: dict[str, CkApi] = {}
+    for kernel in kernels:
+        if kernel.op not in apis:
+            apis[kernel.op] = require_api(kernel.op, toolchain.ck_include)
+        yield CompileJob(render(kernel, apis[kernel.op]), toolchain)
 
 
 def write_texts(texts: Mapping[str, str], folder: Path) -> None:

@@ -41,6 +41,7 @@ HOURS_PER_KERNEL = 5 / 1000
         "tilewright build gemm --gpu gfx942,gfx950 --preselected fp16_rcr_essential \\",
         "    --limit 4 --out my_pack",
         "tilewright build fp16_rcr_essential --gpu gfx942 --wheel dist",
+        "tilewright build norm --gpu gfx942,gfx950 --cluster 10.0.0.1:6379",
     ),
 )
 @click.argument("subjects", metavar="KERNELS…", nargs=-1, required=True, shell_complete=complete_kernels)
@@ -58,6 +59,11 @@ HOURS_PER_KERNEL = 5 / 1000
 @make_jobs_option("Run N compilers in parallel.")
 @click.option("--time-limit", type=click.FloatRange(1), metavar="S", help="Stop compiling a kernel after S seconds.")
 @click.option("--retry", is_flag=True, help="Compile kernels again whose earlier builds failed.")
+@click.option(
+    "--cluster",
+    metavar="auto|local|ADDRESS",
+    help="Build on a Ray cluster: a running one, a new one on this machine, or the one at ADDRESS.",
+)
 @click.option("--trace", type=OutputFile(), metavar="FILE", help="Write a build trace for ui.perfetto.dev.")
 @click.option(
     "--out",
@@ -92,6 +98,7 @@ def command(
     jobs: int | None,
     time_limit: float | None,
     retry: bool,
+    cluster: str | None,
     trace: Path | None,
     pack: Path | None,
     pack_name: str,
@@ -118,10 +125,16 @@ def command(
     --limit.
 
     A wheel has kernels for one GPU. Machines that install it with pip do not compile them.
+
+    With --cluster, the nodes of a Ray cluster compile, each kernel on one of them. They exchange
+    kernels through the shared store in TILEWRIGHT_REMOTE, which must be set, and all kernels are
+    copied to this machine's store. The same command continues a build that was stopped.
     """
     from tilewright.building.builder import LIMIT_S
+    from tilewright.cli.build_cluster import build_with_report, check_cluster_options, print_report
     from tilewright.registry.registry import Registry
 
+    check_cluster_options(ctx, cluster)
     with report_progress(as_json=as_json), report_task("choosing kernels"):
         asked = read_arguments_by_op(
             ctx, subjects, filters, preselected, kernel_set, profile, settings, tile_engine=tile_engine
@@ -138,8 +151,12 @@ def command(
             ]
     _check_wheel_options(ctx, kernels, wheel)
     _confirm_number(ctx, len(kernels), limit)
+    registry, report = Registry.of(kernels), None
     with report_progress(as_json=as_json, steps=True):
-        registry = Registry.of(kernels).build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
+        if cluster is None:
+            registry = registry.build(jobs, limit_s=time_limit or LIMIT_S, retry=retry, trace=trace)
+        else:
+            registry, report = build_with_report(registry, cluster, time_limit or LIMIT_S, retry=retry)
         packed = _pack_kernels(registry, pack, pack_name)
         written = None
         if wheel is not None and not registry.failures:
@@ -147,9 +164,12 @@ def command(
 
             written = write_kernel_wheel(registry, wheel, name=wheel_name, version=wheel_version, shim=wheel_emulator)
     if as_json:
-        print_json({**_to_json(registry, packed), "wheel": None if written is None else str(written)})
+        more = {} if report is None else {"cluster": report.to_json()}
+        print_json({**_to_json(registry, packed), "wheel": None if written is None else str(written), **more})
     else:
         _print(registry, packed, written)
+        if report is not None:
+            print_report(report)
     ctx.exit(1 if registry.failures else 0)
 
 

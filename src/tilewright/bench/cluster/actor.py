@@ -145,21 +145,21 @@ def build_on_node(kernels: Sequence[str], environment: Mapping[str, str]) -> tup
     answers = []
     for kernel, entry in build_with_retry([parse_kernel(name) for name in kernels], jobs=1).items():
         if isinstance(entry, Artifact):
-            _upload_artifact(entry)
+            upload_artifact(entry)
         failure = None if isinstance(entry, Artifact) else describe_build_failure(entry)
         answers.append(NodeBuildResult(kernel.slug, entry.key, failure))
     return tuple(answers)
 
 
-def _upload_artifact(artifact: Artifact) -> None:
+def upload_artifact(artifact: Artifact, tiers: Tiers | None = None) -> None:
     """Ensure that the shared store has it, even if this node built it earlier. Raises `RemoteError` on failure."""
     from tilewright.building.store.tiers import open_tiers  # noqa: PLC0415  (see above)
 
-    tiers = open_tiers()
+    tiers = tiers or open_tiers()
     remote = tiers.remote
     if remote is None:
         return
-    _wait_until_open(tiers)
+    wait_until_open(tiers)
     for publish in (True, False):
         sizes = tiers.link.call(
             remote.describe(), lambda: remote.get_sizes([artifact.key]), _ASK_REMOTE_S, remote.abandon
@@ -168,10 +168,10 @@ def _upload_artifact(artifact: Artifact) -> None:
             return
         if publish:
             tiers.publish(artifact)
-    raise RemoteError(f"{remote.describe()} did not accept {artifact.key}, so other nodes could not measure it")
+    raise RemoteError(f"{remote.describe()} did not accept {artifact.key}, so other nodes could not use it")
 
 
-def _wait_until_open(tiers: Tiers) -> None:
+def wait_until_open(tiers: Tiers) -> None:
     """Wait out the remote's circuit breaker: without the remote, nothing can be done here."""
     deadline = time.monotonic() + tiers.link.pause_s + _ASK_REMOTE_S
     while not tiers.link.allows_calls and time.monotonic() < deadline:
@@ -192,7 +192,7 @@ def _require_store(key: str) -> str:
 
     tiers = open_tiers()
     if tiers.local.get(key) is None:
-        _wait_until_open(tiers)
+        wait_until_open(tiers)
     if not isinstance(tiers.find_entries([key]).get(key), Artifact):
         raise LookupError(key)  # an exception is not cached
     return str(tiers.local.root)

@@ -159,7 +159,7 @@ class ClusterExecutor:
             return
         state.looked = now
         before, self._nodes = self._nodes, self._session.list_nodes()
-        _report_changes(before, self._nodes)
+        report_changes(before, self._nodes, "tasks")
         seats = list_slots(self._nodes.values(), self._kinds, builds=self._builds)
         for seat, device in list(state.devices.items()):
             if seat.node not in self._nodes:
@@ -298,13 +298,13 @@ class ClusterExecutor:
             answer = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             if reference in device.sent and not isinstance(getattr(error, "cause", None), DeviceError):
-                self._reject_chunk(state, device, reference, _format_cause(error))
+                self._reject_chunk(state, device, reference, format_cause(error))
             else:
                 # The actor is alive and reports that its device cannot be used: no task is to blame.
-                self._handle_loss(state, device, _format_cause(error), blamed=False)
+                self._handle_loss(state, device, format_cause(error), blamed=False)
             return
         except self._ray.exceptions.RayError as error:
-            self._handle_loss(state, device, _format_cause(error))
+            self._handle_loss(state, device, format_cause(error))
             return
         if isinstance(answer, DeviceInfo):
             device.info = answer
@@ -337,8 +337,8 @@ class ClusterExecutor:
         try:
             freed = state.builds.handle_results(self._ray.get(reference))
         except self._ray.exceptions.RayError as error:
-            emit(Notice(f"a build failed: {_format_cause(error)}"))
-            freed = state.builds.retry_builds(kernels, _format_cause(error))
+            emit(Notice(f"a build failed: {format_cause(error)}"))
+            freed = state.builds.retry_builds(kernels, format_cause(error))
         for ready in freed:
             self._add_outcome(state, ready)
 
@@ -380,16 +380,17 @@ def _make_loss_key(device: _ActorState, blamed: bool) -> str:
     return secrets.token_hex(8)
 
 
-def _report_changes(before: Mapping[str, Node], now: Mapping[str, Node]) -> None:
+def report_changes(before: Mapping[str, Node], now: Mapping[str, Node], work: str) -> None:
+    """Emit a notice for each node that is gone or joined; `work` names the things that are sent to nodes."""
     for name, node in before.items():
         if name not in now:
-            emit(Notice(f"node {name[:8]} ({node.host}) is gone, {len(now)} remain: its tasks go to others"))
+            emit(Notice(f"node {name[:8]} ({node.host}) is gone, {len(now)} remain: its {work} go to others"))
     for name, node in now.items():
         if name not in before:
             emit(Notice(f"node {name[:8]} ({node.host}) joined with {node.cpus} CPUs and {node.gpus} GPUs"))
 
 
-def _format_cause(error: BaseException) -> str:
+def format_cause(error: BaseException) -> str:
     """Ray's error in one line; for an error on a node, the error itself without Ray's traceback."""
     cause = getattr(error, "cause", None)
     said = cause if isinstance(cause, BaseException) else error

@@ -1,0 +1,1 @@
+"""Builds on many machines, with Ray."""
