@@ -149,11 +149,17 @@ struct PrepareGroups
     }
 };
 
+// Not CK Tile's entry point: it is for the kernels that compute the op.
+template <typename D>
+__global__ void prepare_groups(GroupedCall call)
+{
+    PrepareGroups<D>{}(call);
+}
+
 template <typename D>
 struct Launcher
 {
     using K       = typename D::Instance;
-    using Prepare = PrepareGroups<D>;
     using Entries = decltype(ck_tile::cast_pointer_to_constant_address_space(std::declval<const void*>()));
 
     static constexpr bool rows_a = std::is_same_v<typename D::ALayout, ck_tile::tensor_layout::gemm::RowMajor>;
@@ -164,7 +170,7 @@ struct Launcher
     static void name_instances()
     {
         static_cast<void>(&ck_tile::kentry<D::blocks_per_cu, K, Entries, ck_tile::index_t>);
-        static_cast<void>(&ck_tile::kentry<1, Prepare, GroupedCall>);
+        static_cast<void>(&prepare_groups<D>);
     }
 
     // CK Tile keeps element offsets in 32 bits with a sign, and bytes in 32 bits without.
@@ -307,8 +313,8 @@ struct Launcher
             return fail(TW_HIP_ERROR, "asking for the occupancy failed with HIP error %lld", error);
         const int64_t at_once = int64_t{ck_tile::get_available_compute_units(config)} * std::max(resident, 1);
         const auto grid       = static_cast<unsigned>(std::min(at_once, count_tiles(args)));
-        ck_tile::make_kernel<1>(Prepare{}, dim3(static_cast<unsigned>(args.groups)), dim3(Prepare::kBlockSize), 0,
-                                call)(config);
+        prepare_groups<D><<<dim3(static_cast<unsigned>(args.groups)), dim3(PrepareGroups<D>::kBlockSize), 0, stream>>>(
+            call);
         // Not CK Tile's BlockSize: the host assumes waves of 64 lanes.
         ck_tile::make_kernel<D::blocks_per_cu>(
             K{}, dim3(grid), dim3(D::threads), 0,
