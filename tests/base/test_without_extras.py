@@ -25,6 +25,7 @@ EXTRAS = (
     "duckdb",
     "ray",
     "cryptography",
+    "boto3",
     "torch",
     "transformers",
     "triton",

@@ -13,7 +13,14 @@ _EXTRA_OF = {
     **dict.fromkeys(("numpy", "ml_dtypes", "elftools"), "emulator"),
     **dict.fromkeys(("pyarrow", "duckdb"), "data"),
     **dict.fromkeys(("lightgbm", "scipy"), "learn"),
-    **{"cryptography": "index", "matplotlib": "plots", "ray": "cluster", "torch": "torch", "triton": "triton"},
+    **{
+        "cryptography": "index",
+        "boto3": "s3",
+        "matplotlib": "plots",
+        "ray": "cluster",
+        "torch": "torch",
+        "triton": "triton",
+    },
 }
 
 

@@ -159,7 +159,7 @@ REMOTE: Knob[str | None] = Knob(
     _parse_text,
     None,
     "A store shared by several machines: `folder:/path`, an absolute path, `redis://host:port/db`, or a signed index, "
-    "`https://host/path`, which is only read.",
+    "`https://host/path` or `s3://bucket/prefix`, which is only read.",
 )
 REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
     "TILEWRIGHT_REMOTE_SECRET_FILE",

@@ -1,4 +1,4 @@
-"""The read-only remote tier behind `https://`: a signed index on a static host."""
+"""The read-only remote tier behind `https://` and `s3://`: a signed index on a static host or in a bucket."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tilewright.base.errors import InvalidBlobError, InvalidValueError, KnobErro
 from tilewright.base.events import Notice, emit
 from tilewright.base.knobs import REMOTE, REMOTE_KEYS, REMOTE_SECRET_FILE
 from tilewright.building.index.local_copy import LocalCopy
+from tilewright.building.index.s3_transport import S3, S3Address, S3Fetcher, parse_s3_address
 from tilewright.building.index.shards import BlobRecord, ShardRow, check_shard, find_record, hash_bytes
 from tilewright.building.index.signing import parse_pins
-from tilewright.building.index.transport import AbsentError, Answer, Fetcher, parse_address
+from tilewright.building.index.transport import AbsentError, Address, Answer, Fetcher, RetryingFetcher, parse_address
 from tilewright.building.index.trust import (
     INDEX_FILE,
     KEYS_FILE,
@@ -44,7 +45,7 @@ class IndexRemote:
 
     url: str
     pins: tuple[str, ...]
-    fetcher: Fetcher
+    fetcher: RetryingFetcher
     copy: LocalCopy
     recheck_s: float = RECHECK_S
     _index: TrustedIndex | None = None
@@ -185,7 +186,7 @@ class IndexRemote:
 
 def open_index(url: str) -> IndexRemote:
     """Open the index at an address, with the pinned keys of the environment. Nothing is requested yet."""
-    address = parse_address(url)
+    address: Address | S3Address = parse_s3_address(url) if url.startswith(f"{S3}:") else parse_address(url)
     if REMOTE_SECRET_FILE.get() is not None:
         raise StoreError(f"{REMOTE_SECRET_FILE.name} is for private stores. Unset it for {REMOTE.name}={address}.")
     text = REMOTE_KEYS.get()
@@ -199,10 +200,11 @@ def open_index(url: str) -> IndexRemote:
     except InvalidValueError as error:
         raise KnobError(f"{REMOTE_KEYS.name} cannot be used: {error}") from error
     copy = LocalCopy.of(str(address), pins)
-    return _open_cached(str(address), pins, copy, os.getpid())
+    return _open_cached(address, pins, copy, os.getpid())
 
 
 @functools.lru_cache(maxsize=8)
-def _open_cached(url: str, pins: tuple[str, ...], copy: LocalCopy, _process: int) -> IndexRemote:
+def _open_cached(address: Address | S3Address, pins: tuple[str, ...], copy: LocalCopy, _process: int) -> IndexRemote:
     """One per address in this process, so that its connection and shards are kept. A fork must not share them."""
-    return IndexRemote(url, pins, Fetcher(parse_address(url)), copy)
+    fetcher = S3Fetcher(address) if isinstance(address, S3Address) else Fetcher(address)
+    return IndexRemote(str(address), pins, fetcher, copy)

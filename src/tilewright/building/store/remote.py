@@ -49,7 +49,7 @@ OPERATION_TIMEOUT_S = 2.0
 # Longer claims are cut to this: a machine that still builds renews its claim.
 CLAIM_TTL_S = 120.0
 FOLDER = "folder"
-READ_ONLY = ("https", "http")  # a signed index
+READ_ONLY = ("https", "http", "s3")  # a signed index
 SCHEMES = (FOLDER, "redis", "rediss", *READ_ONLY)
 # RFC 2104 recommends keys as long as the hash; half of SHA-256's length still cannot be guessed.
 _SHORTEST_SECRET = 16
@@ -129,7 +129,8 @@ def check_ttl(ttl_s: float) -> float:
 
 
 def open_remote(url: str) -> Remote:
-    """Open the remote at `folder:/path`, an absolute path, `redis://host:port/db`, or the index at `https://host`."""
+    """Open the remote at `folder:/path`, an absolute path, `redis://host:port/db`, or the index at `https://host` or
+    `s3://bucket`."""
     if url.startswith("/"):
         url = f"{FOLDER}:{url}"
     scheme = choose("scheme of a remote store", url.partition(":")[0], SCHEMES)
