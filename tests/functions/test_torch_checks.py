@@ -10,6 +10,7 @@ import pytest
 
 from built_kernels import built
 from tests.functions.attention_kernels import get_kernels
+from tests.functions.grouped_kernels import POOL as GROUPED
 from tests.functions.kernels import POOL
 from tests.functions.norm_kernels import POOL as NORMS
 from tests.functions.scaled_kernels import POOL as SCALED
@@ -95,6 +96,12 @@ def make_scaled() -> tuple[Any, ...]:
     return a, b.t(), *scales, torch.bfloat16
 
 
+def make_grouped() -> tuple[Any, ...]:
+    """Without gradients: those of groups need kernels of other layouts, which are `deep`."""
+    tokens, weights = (draw(seed, *shape).detach().bfloat16() for seed, shape in ((1, (6, 16)), (2, (2, 8, 16))))
+    return tokens, weights.transpose(-2, -1), torch.tensor([2, 6], dtype=torch.int32), torch.bfloat16
+
+
 def make_conv_gradient(of: str, ndim: int) -> tuple[Any, ...]:
     images, filters, _ = detach(make_lines() if ndim == 1 else make_volumes())
     options = ([1] * ndim, [1] * ndim, [1] * ndim, 1)
@@ -144,6 +151,7 @@ CASES = {
     },
     # The check of the schema multiplies the arguments, which torch cannot do with 8-bit floats.
     "scaled_mm": Case("scaled_mm", SCALED, make_scaled, CHECKS[1:]),
+    "grouped_mm": Case("grouped_mm", GROUPED, make_grouped),
     "rms_norm": Case("rms_norm", NORMS, lambda: (draw_float(1, 6, 20), [20], draw_float(2, 20), 1e-6)),
     "rms_norm of strided tensors": Case(
         "rms_norm", NORMS, lambda: (transpose(draw_float(1, 6, 20), 0, 1), [20], None, 1e-6)

@@ -100,6 +100,7 @@ struct PrepareGroups
     {
         const int32_t group = static_cast<int32_t>(blockIdx.x);
         const bool by_m = call.ragged == ragged_m, by_n = call.ragged == ragged_n, by_k = call.ragged == ragged_k;
+        // Conditional expressions, not branches: clang 22 loses values where several branches meet (see docs/findings.md).
         // Ends that decrease or lie outside must not lead to accesses outside of the matrices.
         const int32_t total = by_m ? call.m : by_n ? call.n : by_k ? call.k : 0;
         const int32_t first = clamp(total == 0 || group == 0 ? 0 : call.offs[group - 1], 0, total);

@@ -114,9 +114,9 @@ def check_ragged_columns(config: Config, problem: Problem, arch: Arch) -> Reject
     if problem.ragged != "n":
         return None
     if config.epilogue != "default":
-        return Rejection("ragged n needs the epilogue default, which stores single elements", "epilogue", "default")
+        return Rejection(f"ragged n needs the epilogue default, not {config.epilogue}", "epilogue", "default")
     if not config.pad_n:
-        return Rejection("ragged n needs pad_n", "pad_n", True)
+        return Rejection("ragged n needs pad_n True, not False", "pad_n", True)
     return None
 
 
