@@ -98,8 +98,8 @@ def test_ops_declare_filters_and_report_fields_that_exist(op: Op) -> None:
         is_property = isinstance(getattr(op.config_type, target, None), property)
         assert is_property or target in (*op.field_names, *op.shorthands)
     assert set(op.report_fields.values()) <= set(op.field_names)
-    # All have options in help texts. Norms have no layout: their rows are contiguous.
-    lacking = {"layout"} if op.name == "norm" else set()
+    # All have options in help texts. Norms have no layout: their rows are contiguous. Grouped GEMM has one kind.
+    lacking = {"norm": {"layout"}, "grouped_gemm": {"variants"}}.get(op.name, set())
     assert set(COMMON) - {*op.filters, *op.field_names, *op.shorthands} == lacking
 
 
