@@ -81,11 +81,11 @@ _NEEDED = {"m": ("rcr", "rrr"), "n": ("rcr", "ccr"), "k": ("crr",)}
     bad={"layout": "crr", "problem": {"layout": "crr"}},
 )
 def check_ragged_layout(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
-    """The ragged dimension must not be contiguous in A or B: ragged m needs a row-major A, ragged n a column-major B,
-    ragged k the layout crr.
+    """The ragged dimension must not be contiguous in A or B.
 
     Why: a lane loads vectors along the contiguous dimension, and groups may begin and end anywhere along the ragged
-    one. Their sizes are on the device, so that no check on the host can find a group that vectors do not fit.
+    one. Their sizes are on the device, so that no check on the host can find a group that vectors do not fit. Ragged m
+    needs a row-major A, ragged n a column-major B, and ragged k the layout crr.
 
     Fix: transpose the matrix in memory; `tilewright.grouped_matmul` does so.
     """
