@@ -22,6 +22,7 @@ _FIX = "use a kernel with pad_k or a smaller block k."
 # The shared rules that apply, with the examples where GEMM's do not fit.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     **{code: {} for code in ("A101", "A102", "T201", "T202", "T203", "T204", "T206", "P301", "P313", "P317", "R401")},
+    "A103": {"bad": {"layout": "rrr", "block": (256, 16, 16), "waves": (4, 1, 1), "mma": (64, 4, 16)}},
     "P314": {"good": {}, "bad": {"dtype_b": "fp16"}, "fix": "use the same type for A and B."},
 }
 FIT_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
