@@ -51,7 +51,8 @@ _ALWAYS = ("ck_tile/core.hpp", "ck_tile/host.hpp", "ck_tile/ops/epilogue.hpp")
 UMBRELLA = {
     "gemm": (*_ALWAYS, "ck_tile/ops/gemm.hpp"),
     "grouped_conv": (*_ALWAYS, "ck_tile/ops/gemm.hpp", "ck_tile/ops/grouped_convolution.hpp"),
-    "fmha": (*_ALWAYS, "ck_tile/ops/fmha.hpp"),
+    # CK's example is compiled with the macros of this header of ours.
+    "fmha": ("tilewright_fmha_settings.hpp", *_ALWAYS, "ck_tile/ops/fmha.hpp"),
 }
 # Kernels of one family with different tiles, as in tuning.
 BLOCKS = ((128, 128, 32), (128, 64, 32), (64, 128, 64), (128, 256, 32), (256, 128, 32), (64, 64, 64), (64, 64, 32))
