@@ -92,7 +92,7 @@ def multiply_groups(problem: Problem, inputs: dict[str, Any], gpu: str) -> Any:
     """The product of each group by torch's `_scaled_mm` with a scale for each row and column, summed in double."""
     a = to_torch(inputs["a"], problem.dtype_a, gpu)
     b = to_torch(np.asarray(inputs["b"]).T, problem.dtype_b, gpu).t()
-    columns = GROUPED[problem.quant][1]
+    columns = GROUPED[problem.quant]
     total = torch.zeros((problem.m, problem.n), dtype=torch.float64)
     for group, start in enumerate(range(0, problem.k, 128)):
         scale = torch.from_numpy(np.repeat(inputs["scale_b"][group], columns)[None, : problem.n].astype(np.float32))

@@ -11,9 +11,9 @@ from tilewright.ops.block_gemm.fit import PaddedConfig
 from tilewright.ops.fields import ChoiceType, ConfigBase, DtypeType, FlagType, config_field
 from tilewright.ops.rule_forms import Overlay
 
-# Scales of groups along K, by kind of scales: whether each row of A has them, and the columns of B that share one (0:
-# none). Names have the rows or columns and the elements along K of a group, as for torch's and vLLM's block scales.
-GROUPED = {"b1x128": (False, 1), "b128x128": (False, 128)}
+# The columns of B that share a scale, by kind of scales of groups. Names have the columns and the elements along K of a
+# group, as for torch's and vLLM's block scales.
+GROUPED = {"b1x128": 1, "b128x128": 128}
 GROUP_K = 128  # elements along K with one scale
 QUANTS = ("tensor", "rowcol", *GROUPED)
 QUANT_DOC = (
@@ -61,7 +61,6 @@ def view_gemm(config: Config) -> PaddedConfig:
 def count_scale_vector(config: Config, arch: Arch) -> int:
     """Scales of a group's neighbours along K that a lane loads at once: the most that divide those of a step and the
     lane's share (GetABQGlobalVectorLoadSize in gemm_quant/pipeline/gemm_group_quant_utils.hpp). A share may be 0."""
-    of_a, columns = GROUPED[config.quant]
-    lines, along = config.block.m if of_a else config.block.n // columns, config.block.k // GROUP_K
+    lines, along = config.block.n // GROUPED[config.quant], config.block.k // GROUP_K
     share = lines * along // (config.waves.m * config.waves.k * arch.wave_size)
     return next((vector for vector in (8, 4, 2) if along % vector == 0 and share % vector == 0), 1)

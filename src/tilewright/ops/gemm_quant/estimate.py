@@ -58,11 +58,9 @@ def _count_instructions(config: Config, arch: Arch) -> AddressCost:
     """The vector instructions of a wave, with those that apply scales of groups."""
     if config.quant not in GROUPED:
         return PLAIN_ADDRESSES
-    of_a, columns = GROUPED[config.quant]
     block = config.block
     sums = block.m * block.n / resources.block_threads(view_gemm(config), arch)
-    products = sums * (block.k / GROUP_K) * (1 + (of_a and columns > 0))
-    return dataclasses.replace(PLAIN_ADDRESSES, step=PLAIN_ADDRESSES.step + products)
+    return dataclasses.replace(PLAIN_ADDRESSES, step=PLAIN_ADDRESSES.step + sums * (block.k / GROUP_K))
 
 
 def compute_features(p: Facts, k: Facts, estimate: Estimate, arch: Arch) -> Mapping[str, Number]:

@@ -104,7 +104,7 @@ def _choose_groups(scale_b: ArraySpec, n: int, k: int) -> tuple[str, tuple[Array
     """The kind of scales of groups of B. A single column counts as a group of columns."""
     _check_float(scale_b)
     groups = -(-k // GROUP_K)
-    shapes = {(groups, -(-n // columns)): name for name, (of_a, columns) in GROUPED.items() if not of_a}
+    shapes = {(groups, -(-n // columns)): name for name, columns in GROUPED.items()}
     if scale_b.shape not in shapes:
         known = " or ".join(map(str, shapes))
         raise TensorError(f"scale_b has shape {scale_b.shape}, without scale_a it must be one for each group: {known}")

@@ -96,21 +96,15 @@ def _count_scales(problem: Problem) -> tuple[int, int]:
         return problem.m, problem.n
     if problem.quant == "tensor":
         return 1, 1
-    of_a, columns = GROUPED[problem.quant]
-    groups = -(-problem.k // GROUP_K)
-    return problem.m * groups if of_a else 0, -(-problem.n // columns) * groups if columns else 0
+    return 0, -(-problem.n // GROUPED[problem.quant]) * -(-problem.k // GROUP_K)
 
 
 def _list_scales(problem: Problem) -> tuple[Tensor, ...]:
     if problem.quant not in GROUPED:
         rows, columns = _count_scales(problem)
         return Tensor("scale_a", "fp32", (rows,), (1,)), Tensor("scale_b", "fp32", (columns,), (1,))
-    of_a, columns = GROUPED[problem.quant]
     groups = -(-problem.k // GROUP_K)
-    found = [Tensor("scale_a", "fp32", (problem.m, groups), (groups, 1))] if of_a else []
-    if columns:
-        found.append(Tensor("scale_b", "fp32", (groups, -(-problem.n // columns)), (1, groups)))
-    return tuple(found)
+    return (Tensor("scale_b", "fp32", (groups, -(-problem.n // GROUPED[problem.quant])), (1, groups)),)
 
 
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:

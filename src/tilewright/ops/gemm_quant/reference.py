@@ -79,15 +79,10 @@ def _compute_scales(given: Mapping[str, NDArray[Any]]) -> Floats:
 
 
 def _scale_operands(problem: Problem, given: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
-    """A and B, each element times the scale of its group."""
-    of_a, columns = GROUPED[problem.quant]
-    a, b = to_float64(given["a"]), to_float64(given["b"])
-    if of_a:
-        a = a * np.repeat(to_float64(given["scale_a"]), GROUP_K, axis=1)[:, : problem.k]
-    if columns:
-        along_k = np.repeat(to_float64(given["scale_b"]), GROUP_K, axis=0)[: problem.k]
-        b = b * np.repeat(along_k, columns, axis=1)[:, : problem.n]
-    return a, b
+    """A, and B with each element times the scale of its group."""
+    along_k = np.repeat(to_float64(given["scale_b"]), GROUP_K, axis=0)[: problem.k]
+    scales = np.repeat(along_k, GROUPED[problem.quant], axis=1)[:, : problem.n]
+    return to_float64(given["a"]), to_float64(given["b"]) * scales
 
 
 def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, Floats]:  # noqa: ARG001
@@ -130,17 +125,18 @@ def _bound_product_error(
 
 
 def _bound_group_error(config: Config, problem: Problem, inputs: Mapping[str, NDArray[Any]], arch: Arch) -> Tolerance:
-    """The error of a sum of scaled products. Each group has three roundings more: of one or two products of its sum
-    with scales, and of the addition to C.
+    """The error of a sum of scaled products. Each group has up to three roundings more: of products of its sum with
+    scales, and of the addition to C.
 
     Integers with scales of seed 0 are multiples of the smallest scale, so that in its units they are summed exactly.
     """
-    units = [2.0**LEAST_EXPONENT if scaled else 1.0 for scaled in GROUPED[config.quant]]
-    a, b = (each / unit for each, unit in zip(_scale_operands(problem, inputs), units, strict=True))
+    unit = 2.0**LEAST_EXPONENT
+    a, scaled = _scale_operands(problem, inputs)
+    b = scaled / unit
     terms = problem.k + 3 * -(-problem.k // GROUP_K)
     sizes = compute_magnitudes(np.matmul, a, b, terms)
     summed = compute_sum_error(sizes, terms, config.dtype_acc, arch, whole=has_only_integers(a, b))
-    return summed.scale(units[0] * units[1])
+    return summed.scale(unit)
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:  # noqa: ARG001

@@ -12,6 +12,7 @@ from typing import Any
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import fit
 from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
+from tilewright.ops.block_gemm.rules import adapt_rule
 from tilewright.ops.gemm_quant.config import (
     COMMON_FIELDS,
     FIXED,
@@ -62,14 +63,6 @@ FIT_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "bad": {"pipeline": "compv6", "problem": {"k": 64}},
     },
 }
-
-
-def _adapt_rule(shared: Rule, changes: Mapping[str, Any]) -> Rule:
-    reads = tuple(name for name in shared.reads if name not in FIXED)
-    limits = {name: values for name, values in shared.when.items() if name not in FIXED}
-    key = shared.group_key
-    group = None if key is None else lambda config, arch: key(view_gemm(config), arch)
-    return shared.on(view_gemm, reads=reads, when=limits, group_key=group, **changes)
 
 
 @rule(
@@ -137,7 +130,7 @@ def check_group_in_block(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use a block with multiples of 128.
     """
-    columns = max(1, GROUPED[config.quant][1])
+    columns = GROUPED[config.quant]
     if config.block.k % GROUP_K:
         return Rejection(f"block k = {config.block.k} is not a multiple of the group's {GROUP_K}", "block")
     if config.block.n % columns:
@@ -193,13 +186,13 @@ def check_whole_m(config: Config, problem: Problem, arch: Arch) -> Rejection | N
 
 
 RULES: tuple[Rule, ...] = (
-    *(_adapt_rule(each, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES),
+    *(adapt_rule(each, view_gemm, FIXED, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES),
     check_group_loop,
     check_group_in_block,
 )
 FIT_RULES: tuple[Rule, ...] = (
     check_problem,
-    *(_adapt_rule(each, FIT_EXAMPLES[each.code]) for each in fit.RULES),
+    *(adapt_rule(each, view_gemm, FIXED, FIT_EXAMPLES[each.code]) for each in fit.RULES),
     check_whole_m,
     check_group_count,
 )

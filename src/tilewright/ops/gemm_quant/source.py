@@ -18,7 +18,7 @@ from tilewright.ops.kernel import Kernel
 
 QUANT_TYPES = {
     **{"tensor": "TensorQuant", "rowcol": "RowColQuant"},
-    **{name: "AQuantGrouped" if of_a else "BQuantGrouped" for name, (of_a, _) in GROUPED.items()},
+    **dict.fromkeys(GROUPED, "BQuantGrouped"),
 }
 # Tilewright's files that a rendered source includes, by the name in its include directives.
 SUPPORT: dict[str, Path | str] = {
@@ -71,6 +71,4 @@ def _make_group(config: Config, arch: Arch) -> dict[str, Any] | None:
     """Values of a kernel with scales of groups; None without groups."""
     if config.quant not in GROUPED:
         return None
-    of_a, columns = GROUPED[config.quant]
-    vector = count_scale_vector(config, arch)
-    return {"letter": "A" if of_a else "B", "columns": max(1, columns), "k": GROUP_K, "vector": vector}
+    return {"columns": GROUPED[config.quant], "k": GROUP_K, "vector": count_scale_vector(config, arch)}

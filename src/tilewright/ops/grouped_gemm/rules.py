@@ -13,6 +13,7 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import fit
 from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
+from tilewright.ops.block_gemm.rules import adapt_rule
 from tilewright.ops.grouped_gemm.config import COMMON_FIELDS, FIXED, Config, view_gemm
 from tilewright.ops.grouped_gemm.problem import Problem
 from tilewright.ops.rule import Rejection, Rule, rule
@@ -38,14 +39,6 @@ FIT_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "S505": {},
     "S507": {},
 }
-
-
-def _adapt_rule(shared: Rule, changes: Mapping[str, Any]) -> Rule:
-    reads = tuple(name for name in shared.reads if name not in FIXED)
-    limits = {name: values for name, values in shared.when.items() if name not in FIXED}
-    key = shared.group_key
-    group = None if key is None else lambda config, arch: key(view_gemm(config), arch)
-    return shared.on(view_gemm, reads=reads, when=limits, group_key=group, **changes)
 
 
 @rule(
@@ -178,11 +171,11 @@ def count_tiles(block: Shape, problem: Problem) -> int:
 
 
 RULES: tuple[Rule, ...] = tuple(
-    _adapt_rule(each, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES
+    adapt_rule(each, view_gemm, FIXED, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES
 )
 FIT_RULES: tuple[Rule, ...] = (
     check_problem,
-    *(_adapt_rule(each, FIT_EXAMPLES[each.code]) for each in fit.RULES if each.code in FIT_EXAMPLES),
+    *(adapt_rule(each, view_gemm, FIXED, FIT_EXAMPLES[each.code]) for each in fit.RULES if each.code in FIT_EXAMPLES),
     check_ragged_layout,
     check_ragged_columns,
     check_ragged_size,
