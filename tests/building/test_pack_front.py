@@ -82,7 +82,9 @@ def compilers(toolchain: Toolchain, language: str) -> tuple[str, ...]:
     return ("g++" if language == "c++" else "gcc", str(toolchain.cxx))
 
 
-@pytest.mark.parametrize("standard", ["c99", "c11", "c++17", "c++20"])
+@pytest.mark.parametrize(
+    "standard", ["c99", "c++17", *(pytest.param(name, marks=pytest.mark.deep) for name in ("c11", "c++20"))]
+)
 def test_headers_compile_alone_and_without_a_warning(standard: str, pack: Pack, toolchain: Toolchain) -> None:
     language = "c++" if "+" in standard else "c"
     headers = [header for header in HEADERS if language == "c++" or header.endswith(".h")]

@@ -31,7 +31,7 @@ def _fill(disk: Path, leave: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("leave", [0, 100_000, 2_000_000])
+@pytest.mark.parametrize("leave", [0, pytest.param(100_000, marks=pytest.mark.deep), 2_000_000])
 def test_a_disk_that_is_full(ck: Path, disk: Path, leave: int) -> None:
     """Without room for anything, for the texts alone, and for kernels but not for precompiled headers."""
     _fill(disk, leave)
@@ -130,7 +130,7 @@ def _refused(artifact: Artifact, name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip, _remove])
+@pytest.mark.parametrize("damage", [_flip, *(pytest.param(d, marks=pytest.mark.deep) for d in (_truncate, _remove))])
 def test_damaged_headers_are_made_again(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """The precompiled ones, and our own that they were made of."""
     store = tmp_path / "store"
@@ -153,7 +153,7 @@ def test_damaged_headers_are_made_again(tmp_path: Path, damage: Callable[[Path],
     sound(store)
 
 
-@pytest.mark.parametrize("years", [-20, 20])
+@pytest.mark.parametrize("years", [pytest.param(-20, marks=pytest.mark.deep), 20])
 def test_clocks_do_not_matter(tmp_path: Path, years: int) -> None:
     store = tmp_path / "store"
     first = build(store, [1, 2])

@@ -25,8 +25,15 @@ def _one_kernel_built(store: Path) -> bool:
     return len(list(store.glob("v1/entries/*/*/kernel.so"))) >= 1
 
 
-@pytest.mark.parametrize("whom", ["group", "process"])
-@pytest.mark.parametrize("when", [_headers_begun, _one_kernel_built])
+@pytest.mark.parametrize(
+    ("when", "whom"),
+    [
+        (_headers_begun, "process"),
+        (_one_kernel_built, "group"),
+        pytest.param(_headers_begun, "group", marks=pytest.mark.deep),
+        pytest.param(_one_kernel_built, "process", marks=pytest.mark.deep),
+    ],
+)
 def test_interrupts(ck: Path, tmp_path: Path, whom: str, when: object) -> None:
     store = tmp_path / "store"
     process = start(environment(ck, store), FACTORS)

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 FACTORS = [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(64, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [8, pytest.param(64, marks=pytest.mark.deep)])
 def test_many_processes_compile_four_kernels_once(count: int, ck: Path, tmp_path: Path) -> None:
     surroundings = environment(ck, tmp_path / "store")
     gate = tmp_path / "gate"

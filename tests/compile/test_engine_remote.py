@@ -30,8 +30,8 @@ from tilewright.building.toolchain import find_toolchain
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
-MACHINES = 8
 FACTORS = list(range(1, 7))
+MACHINES = pytest.mark.parametrize("machine_count", [4, pytest.param(8, marks=pytest.mark.deep)])
 # A remote that fails costs 0.5 to 2 s, once per process and half minute (docs/store.md).
 REMOTE_COSTS_S = 5.0
 
@@ -51,25 +51,29 @@ def all_named(found: dict[str, Any], factors: list[int]) -> bool:
     return [entry["name"] for entry in found["results"].values()] == [scale(factor).slug for factor in factors]
 
 
-def _fleet(ck: Path, tmp_path: Path, url: str) -> None:
-    answers = [answer(process) for process in machines(ck, tmp_path, url, MACHINES, FACTORS)]
+def _fleet(ck: Path, tmp_path: Path, url: str, machine_count: int) -> None:
+    answers = [answer(process) for process in machines(ck, tmp_path, url, machine_count, FACTORS)]
     assert all(all_named(found, FACTORS) for found in answers)
     # Exactly: a claim is taken before the last look-up, and given up only after what was built is there. A claim ends
     # after 120 s without its machine, and none of these takes a third of that to claim again.
     assert sum(found["compiled"] for found in answers) == len(FACTORS)
     assert sum(found["device_steps"] for found in answers) == len(FACTORS)
-    for number in range(MACHINES):
+    for number in range(machine_count):
         sound(tmp_path / f"machine-{number}")
 
 
 @pytest.mark.service
-def test_a_fleet_builds_each_kernel_once_through_redis(ck: Path, tmp_path: Path, server: Server) -> None:
-    _fleet(ck, tmp_path, server.url)
+@MACHINES
+def test_a_fleet_builds_each_kernel_once_through_redis(
+    ck: Path, tmp_path: Path, server: Server, machine_count: int
+) -> None:
+    _fleet(ck, tmp_path, server.url, machine_count)
 
 
-def test_a_fleet_builds_each_kernel_once_through_a_folder(ck: Path, tmp_path: Path) -> None:
+@MACHINES
+def test_a_fleet_builds_each_kernel_once_through_a_folder(ck: Path, tmp_path: Path, machine_count: int) -> None:
     (tmp_path / "share").mkdir()
-    _fleet(ck, tmp_path, f"folder:{tmp_path / 'share'}")
+    _fleet(ck, tmp_path, f"folder:{tmp_path / 'share'}", machine_count)
     left = [path for path in (tmp_path / "share" / "v1").rglob("*") if path.is_file() and "blobs" not in path.parts]
     assert left == [], "claims and drafts are given up"
 
@@ -147,7 +151,7 @@ def _two_machines(tmp_path: Path, factors: range) -> list[BuildResult]:
 
 
 @pytest.mark.service
-@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("what", [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=pytest.mark.deep)])
 def test_a_server_that_goes_in_the_middle(ck: Path, tmp_path: Path, server: Server, what: signal.Signals) -> None:
     processes = machines(ck, tmp_path, server.url, 2, FACTORS)
     eventually(lambda: list(tmp_path.glob("machine-*/v1/entries/*/*/kernel.so")), 60)

@@ -133,7 +133,7 @@ def _page(config: Any) -> int:
     return 1 if config.family == "batch_prefill" else int(2 * config.tile["n0"])
 
 
-@pytest.mark.parametrize("problem_count", [500, pytest.param(5000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("problem_count", [150, pytest.param(5000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", KERNELS)
 def test_python_and_the_built_kernel_agree(name: str, problem_count: int, tmp_path: Path) -> None:
     config: Any = FMHA.make_example(KERNELS[name])

@@ -28,7 +28,6 @@ from tilewright.select.tuned import TunedEntry, TunedTable
 pytestmark = pytest.mark.compile
 PROGRAM = Path(__file__).with_name("plans.cpp")
 STRICT = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-g", "-fsanitize=address,undefined")
-PROBLEMS = 500  # with a plan
 OTHERS = 50  # at most
 MEMORY = 0x10000000
 
@@ -60,17 +59,17 @@ def select(pool: CandidatePool, chain: Chain, problem: Any) -> Selection:
     return select_stages(problem, op.execution, select_one)
 
 
-def draw_selections(op: str, stand_ins: StandIns, pool: CandidatePool, chain: Chain) -> list[Selection]:
-    """Selections for problems, nearly all of which have a plan."""
+def draw_selections(op: str, stand_ins: StandIns, pool: CandidatePool, chain: Chain, count: int) -> list[Selection]:
+    """Selections for problems, `count` of which have a plan, as nearly all have."""
     found: list[Selection] = []
     planned = others = 0
-    for problem in random_problems(op, stand_ins.kernels, 20 * PROBLEMS, SEED):
+    for problem in random_problems(op, stand_ins.kernels, 20 * count, SEED):
         selection = select(pool, chain, problem)
         if selection.choices or others < OTHERS:
             found.append(selection)
             planned += bool(selection.choices)
             others += not selection.choices
-        if planned == PROBLEMS:
+        if planned == count:
             return found
     raise AssertionError(f"only {planned} problems have plans")
 
@@ -92,11 +91,12 @@ def workspace_of(stand_ins: StandIns, kernel: Any) -> int:
     return count_workspace_bytes(stand_ins.kernels, stand_ins.kernels.index(kernel))
 
 
+@pytest.mark.parametrize("planned_count", [300, pytest.param(500, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("op", OPS)
 def test_plans_have_the_kernels_stages_and_launches_of_python(
-    op: str, stand_ins: StandIns, program: Path, pool: CandidatePool, chain: Chain, tmp_path: Path
+    op: str, planned_count: int, stand_ins: StandIns, program: Path, pool: CandidatePool, chain: Chain, tmp_path: Path
 ) -> None:
-    selections = draw_selections(op, stand_ins, pool, chain)
+    selections = draw_selections(op, stand_ins, pool, chain, planned_count)
     problems = [selection.problem for selection in selections]
     lines, launches = run(program, stand_ins, op, problems, tmp_path)
     execution, arch = find_op(op).execution, pool.arch
@@ -133,7 +133,7 @@ def test_plans_have_the_kernels_stages_and_launches_of_python(
             at += round_up(workspace)
         wanted_launches.append("end")
     assert launches.splitlines() == wanted_launches
-    assert len(planned) == PROBLEMS
+    assert len(planned) == planned_count
     measured = [part for each in selections if each.choices for part in each.stages if "measured" in part.best.why]
     assert len(measured) > 10
     if op == "fmha":

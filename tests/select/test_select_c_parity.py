@@ -24,7 +24,7 @@ from tilewright.select.select import CandidatePool, find_candidates  # noqa: E40
 
 GPU = "gfx942"
 ROWS = 10_000
-CHOICES = 500
+CHOICES = pytest.mark.parametrize("choice_count", [100, pytest.param(500, marks=pytest.mark.deep)])
 # What is asked of a kernel's own fields, of numbers and of extents; some problems have it, most do not.
 WHERE = {
     "gemm": {"dtype_a": ("fp16",), "k_batch": (1, 2), "batch": (1,)},
@@ -119,9 +119,10 @@ def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
 
 
 @pytest.mark.compile
+@CHOICES
 @pytest.mark.parametrize("kinds", ["none", LOG_RATIO, RELEVANCE, "two"])
 @pytest.mark.parametrize("name", RANKED_OPS)
-def test_the_choice_is_that_of_python(name: str, kinds: str, tmp_path: Path) -> None:
+def test_the_choice_is_that_of_python(name: str, kinds: str, choice_count: int, tmp_path: Path) -> None:
     op, arch = find_op(name), archs.load(GPU)
     kernels = kernels_for(op, GPU)
     bundles = bundles_of(op, kernels, kinds)
@@ -130,7 +131,7 @@ def test_the_choice_is_that_of_python(name: str, kinds: str, tmp_path: Path) -> 
     chain = Chain(bundles=tuple(bundles))
     random = np.random.default_rng(4)
     compared = 0
-    while compared < CHOICES:
+    while compared < choice_count:
         problem = random_problem(op, kernels[random.integers(len(kernels))].config, random)
         part = pool.get_candidates(problem)
         assert part is not None
@@ -144,16 +145,17 @@ def test_the_choice_is_that_of_python(name: str, kinds: str, tmp_path: Path) -> 
 
 
 @pytest.mark.compile
+@CHOICES
 @pytest.mark.parametrize("name", [op.name for op in OPS if (op.template.parent / "bundles").is_dir()])
-def test_shipped_bundles_choose_as_in_python(name: str, tmp_path: Path) -> None:
+def test_shipped_bundles_choose_as_in_python(name: str, choice_count: int, tmp_path: Path) -> None:
     op = find_op(name)
     for number, bundle in enumerate(load_builtin_bundles(op)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        compare_shipped(op, bundle, folder)
+        compare_shipped(op, bundle, choice_count, folder)
 
 
-def compare_shipped(op: Op, bundle: Bundle, folder: Path) -> None:
+def compare_shipped(op: Op, bundle: Bundle, choice_count: int, folder: Path) -> None:
     """Rankings of problems most of which a bundle is for."""
     gpu = bundle.archs[0]
     arch = archs.load(gpu)
@@ -168,7 +170,7 @@ def compare_shipped(op: Op, bundle: Bundle, folder: Path) -> None:
     random = np.random.default_rng(5)
     asked = {name: values[0] for name, values in bundle.where.items() if name not in own}
     differing = 0
-    for _ in range(CHOICES):
+    for _ in range(choice_count):
         config = kernels[random.integers(len(kernels))].config
         problem = replace(random_problem(op, config, random), **(asked if random.random() < 0.8 else {}))
         part = pool.get_candidates(problem)
@@ -178,7 +180,7 @@ def compare_shipped(op: Op, bundle: Bundle, folder: Path) -> None:
         assert [kernels[number] for number in ranking.rank(problem, able.places)[0]] == wanted, problem
         estimated = Chain(bundles=()).rank(problem, arch, able).choices
         differing += bool(wanted) and wanted[0] != estimated[0].kernel
-    assert differing > CHOICES // 20, "what was learned must count for something"
+    assert differing > choice_count // 20, "what was learned must count for something"
 
 
 @pytest.mark.compile
