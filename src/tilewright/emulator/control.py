@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tilewright.base.lazy_module import LazyModule
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator import waitcnt
 from tilewright.emulator.code import LoadedCode
@@ -17,6 +15,12 @@ from tilewright.emulator.faults import TrapFault
 from tilewright.emulator.group import Mask, PendingEffect, Step, WaveGroup
 from tilewright.emulator.indexed_registers import make_index_step
 from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+else:
+    np = LazyModule("numpy")
 
 Condition = Callable[[WaveGroup], Mask]
 
