@@ -53,6 +53,8 @@ def test_every_field_is_an_option(words: list[str], run_json: Callable[..., Any]
         (["--pipeline", "--limit", "2"], "Option '--pipeline' requires a value."),
         (["--wave-groups", "2", "--pipeline", "mem"], "has kernels with wave_groups 2 and pipeline mem. With such"),
         (["-z", "3"], "No such option"),
+        (["--hlp"], "no option '--hlp', and as a filter it requires a value. Did you mean '--help'?"),
+        (["--limt"], "no option '--limt', and as a filter it requires a value. Did you mean '--limit'?"),
     ],
 )
 def test_options_that_do_not_exist(more: list[str], message: str, run: Callable[..., Result], tmp_path: Path) -> None:

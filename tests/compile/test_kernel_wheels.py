@@ -15,6 +15,7 @@ import pytest
 
 import tilewright as tw
 from built_kernels import built, with_store
+from programs.hip_compile import compile_program
 from tilewright.base import events, knobs
 from tilewright.building import find_built as finding
 from tilewright.building.prebuilt import choose
@@ -132,6 +133,20 @@ def test_functions_run_from_a_wheel_without_a_compiler(site: Path, tmp_path: Pat
     failed = run_tool(["build", MISSING.slug], environment)
     assert failed.returncode == 2
     assert f"1 of 1 kernels are in no installed wheel, first {MISSING.slug}" in failed.stderr
+
+
+def test_programs_run_from_a_wheel_without_a_compiler(site: Path, tmp_path: Path) -> None:
+    source = Path(__file__).parents[1] / "programs" / "vector_add.hip"
+    program = compile_program(source, tmp_path)
+    environment = without_compiler(site, tmp_path)
+    for _ in range(2):  # found, then kept
+        done = run_tool(["emulate", str(program), "100"], environment)
+        assert (done.returncode, done.stdout) == (0, "gfx942\n0 of 100 are wrong\n"), done.stderr
+    (kept,) = (tmp_path / "cache" / "emulate").glob("*.json")
+    assert json.loads(kept.read_text())["tools"]["compilers"] == {}
+    without_wheel = {"PYTHONPATH": os.pathsep.join(sys.path), knobs.CACHE_DIR.name: str(tmp_path / "other")}
+    bare = run_tool(["emulate", str(program), "100"], {**environment, **without_wheel})
+    assert bare.returncode == 2 and "compiler" in bare.stderr
 
 
 def test_a_build_with_the_same_toolchain_compiles_nothing(site: Path, tmp_path: Path) -> None:

@@ -146,7 +146,10 @@ SCALAR: dict[str, Scalar] = {
 OLD_SCALAR: dict[str, Scalar] = {  # gfx9 and gfx11
     "s_cmpk_gt_u32 s20, 0x8765": lambda a, _, d: (d, a % WORD > 0x8765),
 }
-GFX9_SCALAR: dict[str, Scalar] = {"s_orn2_b64 s[24:25], s[20:21], s[22:23]": lambda a, b, _: flag(a | ~b, 64)}
+GFX9_SCALAR: dict[str, Scalar] = {
+    "s_orn2_b64 s[24:25], s[20:21], s[22:23]": lambda a, b, _: flag(a | ~b, 64),
+    "s_orn2_b32 s24, s20, s22": flagged_low(lambda a, b: flag(a | ~b)),
+}
 RDNA_SCALAR: dict[str, Scalar] = {
     "s_or_not1_b64 s[24:25], s[20:21], s[22:23]": lambda a, b, _: flag(a | ~b, 64),
 }
@@ -239,6 +242,7 @@ COMPARE: dict[str, tuple[int, Callable[[int, int], bool]]] = {
     "le_u32": (32, lambda a, b: a <= b),
     "ge_u64": (64, lambda a, b: a >= b),
     "gt_u64": (64, lambda a, b: a > b),
+    "gt_i64": (64, lambda a, b: signed(a, 64) > signed(b, 64)),
     "ge_i64": (64, lambda a, b: signed(a, 64) >= signed(b, 64)),
     "le_i64": (64, lambda a, b: signed(a, 64) <= signed(b, 64)),
     "nle_f32": (32, compare_floats(">u")),

@@ -74,6 +74,33 @@ def test_xf32_rounds_to_ten_bits(size: str, count: int) -> None:
     assert (np.array(made).view(np.float32) == np.float32(k / 2 * (1 + 2 * (1 + 2.0**-9)))).all()
 
 
+@pytest.mark.parametrize(
+    ("gpu", "name"),
+    [
+        ("gfx90a", "v_mfma_f32_4x4x4f16"),
+        ("gfx90a", "v_mfma_f32_4x4x4bf16_1k"),
+        ("gfx942", "v_mfma_f32_4x4x4_16b_f16"),
+        ("gfx942", "v_mfma_f32_4x4x4_16b_bf16"),
+        ("gfx950", "v_mfma_f32_4x4x4_16b_bf16"),
+    ],
+)
+def test_sixteen_small_products(gpu: str, name: str) -> None:
+    """Four lanes for each product: rows of A, columns of B and of D, whose rows are registers. All sums are exact."""
+    numbers = np.random.default_rng(5)
+    a, b = (numbers.integers(-8, 9, (16, 4, 4)) for _ in range(2))  # [product, row or column, k]
+    given = {}
+    for first, matrix in ((FIRST_A, a), (FIRST_B, b)):
+        floats = matrix.reshape(64, 4).astype(np.float32)
+        halves = (floats.view(np.uint32) >> 16 if "bf16" in name else floats.astype(np.float16).view(np.uint16)).astype(
+            np.uint32
+        )
+        given |= {first + at: halves[:, 2 * at] | halves[:, 2 * at + 1] << 16 for at in (0, 1)}
+    text = f"{name} v[40:43], v[{FIRST_A}:{FIRST_A + 1}], v[{FIRST_B}:{FIRST_B + 1}], 1.0"
+    made = np.array(run_both(gpu, [text, "s_nop 15"], given, [40, 41, 42, 43])).view(np.float32)
+    expected = np.einsum("prk,pck->rpc", a, b).reshape(4, 64) + 1
+    assert np.array_equal(made, expected)
+
+
 def test_a_constant_in_place_of_scales_is_read() -> None:
     text = "v_mfma_scale_f32_16x16x128_f8f6f4 v[0:3], v[4:11], v[12:19], v[0:3], 1.0/*Invalid immediate*/, v20"
     parsed = parse_line(DisassembledLine(0, f"{text} op_sel_hi:[0,0,0]", (0, 0, 0, 0)))

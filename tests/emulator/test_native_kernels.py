@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 from assembled import assemble
-from native_runs import run
+from native_runs import Run, run
 
 import tilewright.arch
 from tilewright.base.errors import DeviceError, UnknownValueError
@@ -295,6 +295,27 @@ def test_the_clock_goes_forward() -> None:
 """
     done = run(assemble(START + body + END, "gfx942", vgprs=32), "gfx942", "native", Mode.STRICT)
     assert (done.output[:512] == 3).all()
+
+
+@pytest.mark.parametrize("gpu", ["gfx1100", "gfx1201"])
+@pytest.mark.parametrize("engine", ["native", "numpy"])
+def test_the_clock_of_later_gpus_answers_a_message(gpu: str, engine: str) -> None:
+    message = "  s_sendmsg_rtn_b64 s[{}:{}], sendmsg(MSG_RTN_GET_{})\n"
+    first, second = (f"{message.format(at, at + 1, 'REALTIME')}  s_waitcnt lgkmcnt(0)\n" for at in (12, 14))
+    body = f"{first}  s_branch next\nnext:\n{second}  s_sub_u32 s14, s14, s12\n  v_mov_b32 v3, s14\n"
+
+    def run_body(body: str) -> Run:
+        text = RDNA_START + body + RDNA_END
+        if gpu == "gfx1201":
+            others = {"s_waitcnt lgkmcnt(0)": "s_wait_kmcnt 0x0", "s_waitcnt vmcnt(0)": "s_wait_loadcnt 0x0"}
+            for old, new in {**others, "s10, s2,": "s10, ttmp9,"}.items():
+                text = text.replace(old, new)
+        return run(assemble(text, gpu, vgprs=32), gpu, engine, Mode.STRICT)
+
+    done = run_body(body)
+    assert done.fault is None, done.fault
+    assert (done.output[:256] > 0).all() and (done.output[:256] < 100).all()
+    assert "the message" in str(run_body(message.format(12, 13, "TMA")).fault)
 
 
 def test_structures_are_those_of_the_library() -> None:

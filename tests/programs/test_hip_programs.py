@@ -116,6 +116,20 @@ def test_variables_for_other_tools(emulate: Run, compiled: Compiled) -> None:
     assert said == "gfx942\n0 of 10 are wrong\n"
 
 
+def test_starting_imports_no_slow_modules(emulate: Run, compiled: Compiled) -> None:
+    """NumPy takes longer to import than the rest of the start; with a kept kernel, neither process needs it."""
+    emulate(compiled("vector_add.hip"))  # keeps the kernel
+    command = emulate("--gpu", "gfx942", "--environment", "--json", PYTHONPROFILEIMPORTTIME="1")
+    variables = {**os.environ, **json.loads(command.stdout), "PYTHONPROFILEIMPORTTIME": "1"}
+    program = subprocess.run([compiled("vector_add.hip")], env=variables, capture_output=True, text=True, check=True)
+    slow = {"numpy", "pydantic", "torch", "elftools", "tomllib", "csv", "rich"}
+    for said, expected in ((command.stderr, "tilewright.cli.app"), (program.stderr, "tilewright.emulator.device")):
+        imported = {line.rpartition("|")[2].strip() for line in said.splitlines()}
+        assert expected in imported
+        assert not slow & imported
+    assert "click" not in {line.rpartition("|")[2].strip() for line in program.stderr.splitlines()}
+
+
 def test_the_gpu_is_that_of_the_program(emulate: Run, compiled: Compiled, tmp_path: Path) -> None:
     other = emulate("--gpu", "gfx90a", compiled("vector_add.hip"))
     assert other.returncode == 1

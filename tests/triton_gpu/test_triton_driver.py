@@ -150,6 +150,20 @@ def test_the_previous_driver_comes_back() -> None:
             triton.runtime.driver.active.get_current_target()
 
 
+def test_triton_knows_the_target_of_a_chosen_gpu() -> None:
+    from triton._internal_testing import is_hip, is_hip_cdna3
+
+    assert not is_hip() or torch.cuda.is_available()
+    with tilewright.triton.use("gfx942"):
+        assert is_hip()
+        assert is_hip_cdna3()
+        with tilewright.triton.use("gfx1100"):
+            assert is_hip()
+            assert not is_hip_cdna3()
+        assert is_hip_cdna3()
+    assert not is_hip() or torch.cuda.is_available()
+
+
 def test_unknown_gpus_and_modes_are_errors() -> None:
     with pytest.raises(UnknownValueError, match="gfx900"):
         tilewright.triton.use("gfx900")

@@ -7,19 +7,24 @@ becomes a `FileFormatError` with the path. `FileProblems` collects errors by loc
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, TilewrightError
+from tilewright.base.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import csv
+    import tomllib
+else:  # few processes need them
+    csv, tomllib = LazyModule("csv"), LazyModule("tomllib")
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # The filters for which every such command has an option, with help and defaults. An op declares what they select by.
 COMMON = ("datatype", "layout", "variants")
+_CLOSE = 0.8  # similarity of a misspelt option: `--hlp` and `--help` have 0.91
 
 
 def add_filter_options(command: F) -> F:
@@ -94,7 +96,7 @@ class FilterCommand(Command):
         own, others = split_options(args, known)
         for option, values in others.items():
             if not values:
-                raise click.BadOptionUsage(option, f"Option '{option}' requires a value.", ctx)
+                raise click.BadOptionUsage(option, _explain_missing_value(option, known), ctx)
         try:
             rest = super().parse_args(ctx, own)
         except click.MissingParameter as error:
@@ -109,6 +111,14 @@ class FilterCommand(Command):
         common = {f"--{word}": ctx.params.pop(word) for word in COMMON}
         ctx.params["filters"] = {**{option: values for option, values in common.items() if values}, **others}
         return rest
+
+
+def _explain_missing_value(option: str, known: Iterable[str]) -> str:
+    """Explain an unknown option without a value: a filter of the op, or a misspelt option of the command."""
+    close = difflib.get_close_matches(option, sorted(known), n=1, cutoff=_CLOSE)
+    if not close:
+        return f"Option '{option}' requires a value."
+    return f"The command has no option '{option}', and as a filter it requires a value. Did you mean '{close[0]}'?"
 
 
 def split_options(args: Sequence[str], known: Collection[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:

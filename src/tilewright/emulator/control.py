@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tilewright.base.lazy_module import LazyModule
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator import waitcnt
 from tilewright.emulator.code import LoadedCode
@@ -17,6 +15,12 @@ from tilewright.emulator.faults import TrapFault
 from tilewright.emulator.group import Mask, PendingEffect, Step, WaveGroup
 from tilewright.emulator.indexed_registers import make_index_step
 from tilewright.emulator.instruction import EXEC, VCC, Instruction, Operand
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+else:
+    np = LazyModule("numpy")
 
 Condition = Callable[[WaveGroup], Mask]
 
@@ -270,8 +274,17 @@ def _get_pc(instruction: Instruction, code: LoadedCode) -> Step:
     return execute
 
 
+def reads_clock(instruction: Instruction) -> bool:
+    """Whether an instruction reads a clock into a register pair; on gfx11 and later it is an answer to a message."""
+    if instruction.mnemonic == "s_sendmsg_rtn_b64":
+        return instruction.operands[1].name == "sendmsg(MSG_RTN_GET_REALTIME)"
+    return instruction.mnemonic in ("s_memtime", "s_memrealtime")
+
+
 def _translate_time(instruction: Instruction, code: LoadedCode) -> Step:
     """Read a clock that counts the engine's steps, so that it increases and is the same in every run."""
+    if not reads_clock(instruction):
+        raise code.unknown("the message", instruction)
     register = _get_register_pair(instruction.operands[0], instruction, code)
 
     def make_pending(now: int) -> PendingEffect:
@@ -365,6 +378,7 @@ _OTHERS: Mapping[str, Callable[[Instruction, LoadedCode], Step]] = {
     "s_getpc_b64": _get_pc,
     "s_memtime": _translate_time,
     "s_memrealtime": _translate_time,
+    "s_sendmsg_rtn_b64": _translate_time,
     "s_getreg_b32": _get_register,
     "s_setreg_b32": _set_register,
     "s_setreg_imm32_b32": _set_register,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from threading import RLock
 
-import numpy as np
-
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.emulator import waitcnt
@@ -24,15 +22,12 @@ from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.inlined_calls import find_source_frames
 from tilewright.emulator.kernel_cache import find_kernel_cache, identify
 from tilewright.emulator.kernel_metadata import KernelMetadata
-from tilewright.emulator.launch import AUTO, NATIVE, NUMPY, Counters, Launch, Mode
-from tilewright.emulator.lds import Lds
+from tilewright.emulator.launch import AUTO, LIMIT, NATIVE, NUMPY, Counters, Launch, Mode
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.native.engine_library import EngineLibrary
-from tilewright.emulator.native.launch_checker import LaunchChecker
 from tilewright.emulator.native.lowered import LoweredKernel
 from tilewright.emulator.native.native_engine import BATCH_WAVES as NATIVE_BATCH_WAVES
-from tilewright.emulator.native.native_engine import NativeEngine, prepare_native
-from tilewright.emulator.numpy_engine import LIMIT, Budget, NumpyEngine
+from tilewright.emulator.native.native_engine import NativeBatch, NativeEngine, prepare_native
 from tilewright.emulator.profile import ProfileRecorder
 from tilewright.emulator.program import Listing, Program, make_listing
 from tilewright.emulator.sanitizer.checks import PROGRESS, parse_checks
@@ -173,11 +168,11 @@ class EmulatedDevice:
             raise InvalidValueError(
                 f"checks need the native engine, and '{NUMPY}' is given: use '{AUTO}' or '{NATIVE}'"
             )
-        with self._lock, np.errstate(all="ignore"):
+        with self._lock:
             native = prepare_native(kernel.program, kernel.code, kernel.descriptor, NATIVE if wanted else engine)
             run = _LaunchRun(self, kernel, launch, mode, detailed or profile is not None, turned, profile, wanted)
             try:
-                counters = run.run(Budget(limit), batch_waves, native)
+                counters = run.run(limit, batch_waves, native)
             except Fault as fault:
                 stopped = add_source(fault, kernel)
                 if found is None:
@@ -240,46 +235,55 @@ class _LaunchRun:
         self._counters = Counters()
         self._allocated: list[int] = []
 
-    def run(self, budget: Budget, batch_waves: int, native: tuple[EngineLibrary, LoweredKernel] | None) -> Counters:
+    def run(self, limit: int, batch_waves: int, native: tuple[EngineLibrary, LoweredKernel] | None) -> Counters:
         try:
             start = self._prepare_entry_state()
             if native is None:
-                self._run_numpy(start, budget, batch_waves)
+                self._run_numpy(start, limit, batch_waves)
             else:
-                self._run_native(start, budget, batch_waves, *native)
+                self._run_native(start, limit, batch_waves, *native)
             self._counters.waves = self._launch.grid.count * start.waves_per_block
             return self._counters
         finally:
             for address in self._allocated:
                 self._device.memory.free(address)
 
-    def _run_numpy(self, start: EntryState, budget: Budget, batch_waves: int) -> None:
-        engine = NumpyEngine(self._kernel.program, self._kernel.code, self._counters, budget, self._profile)
+    def _run_numpy(self, start: EntryState, limit: int, batch_waves: int) -> None:
+        # These take longer to import than most launches on the native engine.
+        import numpy as np  # noqa: PLC0415
+
+        from tilewright.emulator.numpy_engine import Budget, NumpyEngine  # noqa: PLC0415
+
+        program, code = self._kernel.program, self._kernel.code
+        engine = NumpyEngine(program, code, self._counters, Budget(limit), self._profile)
         total = self._launch.grid.count
         at_once = total if self._launch.cooperative else max(batch_waves // start.waves_per_block, 1)
         scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
         for first in range(0, total, at_once):
             blocks = min(at_once, total - first)
-            batch = self._make_batch(start, blocks, scratch)
-            engine.run(make_first_group(start, batch, first, blocks), self._kernel.descriptor.entry)
+            with np.errstate(all="ignore"):
+                batch = self._make_batch(start, blocks, scratch)
+                engine.run(make_first_group(start, batch, first, blocks), self._kernel.descriptor.entry)
         engine.count_mix()
 
     def _run_native(
-        self, start: EntryState, budget: Budget, batch_waves: int, library: EngineLibrary, lowered: LoweredKernel
+        self, start: EntryState, limit: int, batch_waves: int, library: EngineLibrary, lowered: LoweredKernel
     ) -> None:
         checks = self._checks - {PROGRESS} if self._launch.host_calls else self._checks  # the host makes progress, too
-        checker = LaunchChecker(library, self._device.memory, checks, self._launch.grid.count) if checks else None
-        engine = NativeEngine(
-            library, lowered, self._kernel.code, self._counters, budget.instructions, self._profile, checker
-        )
+        checker = None
+        if checks:
+            from tilewright.emulator.native.launch_checker import LaunchChecker  # noqa: PLC0415 - it needs NumPy
+
+            checker = LaunchChecker(library, self._device.memory, checks, self._launch.grid.count)
+        code, counters = self._kernel.code, self._counters
+        engine = NativeEngine(library, lowered, code, counters, limit, self._profile, checker)
         total = self._launch.grid.count
         waves = batch_waves if self._private_bytes else max(batch_waves, NATIVE_BATCH_WAVES)
         at_once = total if self._launch.cooperative else max(waves // start.waves_per_block, 1)
         scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
         try:
             for first in range(0, total, at_once):
-                # The engine has its own LDS. A batch needs some, so it gets that of one work-group.
-                engine.run(start, self._make_batch(start, 1, scratch), first, min(at_once, total - first))
+                engine.run(start, self._make_native_batch(scratch), first, min(at_once, total - first))
         finally:
             if checker is not None:
                 self.findings += checker.take_findings(lowered, self._kernel.code, self._kernel.code_object)
@@ -302,7 +306,7 @@ class _LaunchRun:
         if last > len(arguments) + 3:
             what = f"{last} bytes of arguments are preloaded, but there are {len(arguments)}"
             raise CodeObjectError(what, CodePlace(kernel=self._kernel.name))
-        words = np.frombuffer(arguments + bytes(-len(arguments) % 4), np.uint32)[first // 4 : last // 4]
+        words = tuple(memoryview(arguments + bytes(-len(arguments) % 4)).cast("I")[first // 4 : last // 4])
         return EntryState(self._device.arch.name, self._kernel.descriptor, self._launch, kernarg, dispatch, words)
 
     @property
@@ -321,19 +325,42 @@ class _LaunchRun:
         self._allocated.append(address)
         return address, size
 
-    def _make_batch(self, start: EntryState, blocks: int, scratch: tuple[int, int]) -> Batch:
-        address, size = scratch
-        unset = POISON if self._strict else 0
+    @property
+    def _unset(self) -> int:
+        """The first value of memory that a kernel must not read before it writes it."""
+        return POISON if self._strict else 0
+
+    @property
+    def _lds_bytes(self) -> int:
+        return self._kernel.descriptor.lds_bytes + self._launch.dynamic_lds
+
+    def _fill_scratch(self, address: int, size: int) -> None:
         if size:
-            np.frombuffer(self._device.memory.view(address, size), np.uint32)[...] = unset
-        lds = self._kernel.descriptor.lds_bytes + self._launch.dynamic_lds
+            self._device.memory.view(address, size)[:] = self._unset.to_bytes(4, "little") * (size // 4)
+
+    def _make_native_batch(self, scratch: tuple[int, int]) -> NativeBatch:
+        self._fill_scratch(*scratch)
+        return NativeBatch(
+            memory=self._device.memory,
+            lds_bytes=self._lds_bytes,
+            strict=self._strict,
+            detailed=self._detailed,
+            turned=self._turned,
+            scratch=scratch[0],
+            scratch_bytes=self._private_bytes,
+        )
+
+    def _make_batch(self, start: EntryState, blocks: int, scratch: tuple[int, int]) -> Batch:
+        from tilewright.emulator.lds import Lds  # noqa: PLC0415 - it needs NumPy
+
+        self._fill_scratch(*scratch)
         return Batch(
             memory=self._device.memory,
-            lds=Lds(blocks, lds, unset or None),
+            lds=Lds(blocks, self._lds_bytes, self._unset or None),
             counters=self._counters,
             strict=self._strict,
             detailed=self._detailed,
-            scratch=address,
+            scratch=scratch[0],
             scratch_bytes=self._private_bytes,
             waves_per_block=start.waves_per_block,
             turned=self._turned,

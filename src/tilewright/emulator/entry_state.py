@@ -6,20 +6,28 @@ Source: LLVM, "User Guide for AMDGPU Backend": "Initial Kernel Execution State" 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tilewright.base.lazy_module import LazyModule
 from tilewright.emulator.descriptor import Descriptor
 from tilewright.emulator.faults import CodeObjectError
-from tilewright.emulator.group import POISON, U32, Batch, WaveGroup, WaveIndices
+from tilewright.emulator.group import POISON, Batch, WaveGroup, WaveIndices
 from tilewright.emulator.hardware import PRIVATE_BASE, SHARED_BASE, generation
 from tilewright.emulator.instruction import EXEC, SCALARS, TTMP
 from tilewright.emulator.kernel_metadata import KernelMetadata
 from tilewright.emulator.launch import Launch
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+else:
+    np = LazyModule("numpy")
+
+_WORD = "I"  # of `array`: 32 bits
+_LOW_WORD = 0xFFFFFFFF
 # The work-group indices are in ttmp9 and ttmp7 (LLVM, feature architected-sgprs with work-group ids in TTMPs), and the
 # index of the wave in its work-group is in bits 25 to 29 of ttmp8 (LLVM, SITargetLowering::lowerWaveID).
 _IDS_IN_TTMP = "gfx12"
@@ -36,6 +44,17 @@ _SWIZZLED = 0x80000000
 _PER_LANE = 0x00E00000
 
 
+class BatchStart(Protocol):
+    """The properties of a batch on which its first registers depend."""
+
+    @property
+    def strict(self) -> bool: ...
+    @property
+    def scratch(self) -> int: ...
+    @property
+    def scratch_bytes(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class EntryState:
     """The start state that all waves of a launch share. Addresses are in emulated memory."""
@@ -45,7 +64,7 @@ class EntryState:
     launch: Launch
     kernarg: int
     dispatch: int
-    preloaded: U32  # argument words that go to registers
+    preloaded: tuple[int, ...]  # argument words that go to registers
 
     @property
     def waves_per_block(self) -> int:
@@ -101,90 +120,93 @@ def build_dispatch_packet(launch: Launch, descriptor: Descriptor, kernarg: int) 
 
 def make_first_group(start: EntryState, batch: Batch, first_block: int, blocks: int) -> WaveGroup:
     """Return the waves of some work-groups before their first instruction."""
-    per_block = start.waves_per_block
+    per_block, lanes = start.waves_per_block, start.descriptor.lanes
     waves = blocks * per_block
-    vgprs = _make_filled((start.descriptor.vgprs, waves, start.descriptor.lanes), POISON if batch.strict else 0)
-    vgprs[0] = np.tile(compute_thread_ids(start), (blocks, 1))
-    sgprs = make_scalar_registers(start, batch, first_block, blocks)
+    shape, unset = (start.descriptor.vgprs, waves, lanes), POISON if batch.strict else 0
+    # Zeroed pages cost nothing until they are touched.
+    vgprs = np.full(shape, unset, np.uint32) if unset else np.zeros(shape, np.uint32)
+    threads = np.frombuffer(compute_thread_ids(start, lanes), np.uint32).reshape(per_block, lanes)
+    vgprs[0] = np.tile(threads, (blocks, 1))
+    scalars = make_scalar_registers(start, batch, first_block, blocks)
     places = WaveIndices(
         wave=np.arange(first_block * per_block, (first_block + blocks) * per_block),
         lds_base=np.arange(blocks, dtype=np.int64).repeat(per_block) * batch.lds.stride,
-        scratch_base=_compute_scratch_offsets(start, batch, waves) + np.uint64(batch.scratch),
+        scratch_base=_list_scratch_addresses(start, batch, waves),
     )
+    sgprs = np.frombuffer(scalars, np.uint32).reshape(waves, SCALARS)
     return WaveGroup(batch, vgprs, sgprs, np.zeros(waves, np.bool_), places, start.descriptor.mode)
 
 
-def make_scalar_registers(start: EntryState, batch: Batch, first_block: int, blocks: int) -> U32:
-    """Return the scalar registers of the waves of some work-groups, one row per wave."""
-    per_block = start.waves_per_block
-    waves = blocks * per_block
-    sgprs = _make_filled((waves, SCALARS), POISON if batch.strict else 0)
-    _set_exec(sgprs, np.tile(_list_threads(start) < start.launch.block.count, (blocks, 1)))
-    block = np.arange(first_block, first_block + blocks).repeat(per_block)
-    _set_scalars(sgprs, start, batch, block, _compute_scratch_offsets(start, batch, waves))
-    return sgprs
+def _list_scratch_addresses(start: EntryState, batch: Batch, waves: int) -> NDArray[np.uint64]:
+    of_wave = np.uint64(start.descriptor.lanes * batch.scratch_bytes)
+    return np.arange(waves, dtype=np.uint64) * of_wave + np.uint64(batch.scratch)
 
 
-def compute_thread_ids(start: EntryState) -> NDArray[np.int64]:
-    """Return v0 for the waves of a work-group: work-item indices, ten bits for each of x, y and z."""
-    thread = _list_threads(start)
-    block, dimensions = start.launch.block, start.descriptor.thread_dimensions
-    packed = thread % block.x
-    if dimensions > 1:
-        packed = packed | (thread // block.x % block.y) << 10
-    if dimensions > 2:
-        packed = packed | (thread // (block.x * block.y)) << 20
+def make_scalar_registers(start: EntryState, batch: BatchStart, first_block: int, blocks: int) -> array[int]:
+    """Return the scalar registers of the waves of some work-groups, one wave after another."""
+    words = _list_user_words(start, batch)
+    row = array(_WORD, [POISON if batch.strict else 0]) * SCALARS
+    row[: len(words)] = array(_WORD, words)
+    block = array(_WORD)
+    for wave in range(start.waves_per_block):
+        row[EXEC : EXEC + 2] = array(_WORD, _split_words(_find_active_lanes(start, wave)))
+        block += row
+    scalars = block * blocks
+    for register, values in _list_wave_values(start, batch, first_block, blocks):
+        scalars[register::SCALARS] = array(_WORD, values)
+    return scalars
+
+
+def compute_thread_ids(start: EntryState, stride: int) -> array[int]:
+    """Return v0 for the waves of a work-group, `stride` words each: work-item indices, ten bits for x, y and z."""
+    block, dimensions, lanes = start.launch.block, start.descriptor.thread_dimensions, start.descriptor.lanes
+    packed = array(_WORD, bytes(4 * start.waves_per_block * stride))
+    for wave in range(start.waves_per_block):
+        threads: Iterable[int] = range(wave * lanes, (wave + 1) * lanes)
+        values = [thread % block.x for thread in threads]
+        if dimensions > 1:
+            values = [old | (thread // block.x % block.y) << 10 for old, thread in zip(values, threads, strict=True)]
+        if dimensions > 2:
+            per_layer = block.x * block.y
+            values = [old | (thread // per_layer) << 20 for old, thread in zip(values, threads, strict=True)]
+        packed[wave * stride : wave * stride + lanes] = array(_WORD, values)
     return packed
 
 
-def _list_threads(start: EntryState) -> NDArray[np.int64]:
-    """Return the work-item indices of a work-group by wave and lane."""
+def _find_active_lanes(start: EntryState, wave: int) -> int:
+    """Return exec: the last wave of a work-group may have fewer work-items than lanes."""
     lanes = start.descriptor.lanes
-    return np.arange(start.waves_per_block)[:, None] * lanes + np.arange(lanes)
+    return (1 << min(start.launch.block.count - wave * lanes, lanes)) - 1
 
 
-def _compute_scratch_offsets(start: EntryState, batch: Batch, waves: int) -> NDArray[np.uint64]:
-    return np.arange(waves, dtype=np.uint64) * np.uint64(start.descriptor.lanes * batch.scratch_bytes)
-
-
-def _make_filled(shape: tuple[int, ...], value: int) -> U32:
-    # Zeroed pages cost nothing until they are touched.
-    return np.full(shape, value, np.uint32) if value else np.zeros(shape, np.uint32)
-
-
-def _set_exec(sgprs: U32, active: NDArray[np.bool_]) -> None:
-    words = np.packbits(active, axis=1, bitorder="little").view(np.uint32)
-    sgprs[:, EXEC : EXEC + 2] = 0
-    sgprs[:, EXEC : EXEC + words.shape[1]] = words
-
-
-def _set_scalars(
-    sgprs: U32, start: EntryState, batch: Batch, block: NDArray[np.int64], scratch: NDArray[np.uint64]
-) -> None:
-    descriptor, grid = start.descriptor, start.launch.grid
-    words = _list_user_words(start, batch)
-    sgprs[:, : len(words)] = words
-    ids = (block % grid.x, block // grid.x % grid.y, block // (grid.x * grid.y))
+def _list_wave_values(
+    start: EntryState, batch: BatchStart, first_block: int, blocks: int
+) -> Iterable[tuple[int, list[int]]]:
+    """Return the registers that differ between work-groups or waves, each with one value for each wave."""
+    descriptor, grid, per_block = start.descriptor, start.launch.grid, start.waves_per_block
+    block = [number for number in range(first_block, first_block + blocks) for _ in range(per_block)]
+    divisors = ((1, grid.x), (grid.x, grid.y), (grid.x * grid.y, grid.z))
     at = descriptor.user_sgprs
     if generation(start.arch) == _IDS_IN_TTMP:
-        sgprs[:, TTMP + 9] = ids[0]
-        sgprs[:, TTMP + 7] = ids[1] | ids[2] << 16
-        sgprs[:, TTMP + 8] = np.arange(len(block)) % start.waves_per_block << _WAVE_ID_SHIFT
+        yield TTMP + 9, [each % grid.x for each in block]
+        yield TTMP + 7, [each // grid.x % grid.y | each // (grid.x * grid.y) << 16 for each in block]
+        yield TTMP + 8, [wave << _WAVE_ID_SHIFT for wave in range(per_block)] * blocks
     else:
-        for asked, values in zip(descriptor.block_ids, ids, strict=True):
+        for asked, (before, size) in zip(descriptor.block_ids, divisors, strict=True):
             if asked:
-                sgprs[:, at] = values
+                yield at, [each // before % size for each in block]
                 at += 1
     if descriptor.private_offset:
-        sgprs[:, at] = scratch
+        of_wave = descriptor.lanes * batch.scratch_bytes
+        yield at, [wave * of_wave & _LOW_WORD for wave in range(len(block))]
 
 
-def _list_user_words(start: EntryState, batch: Batch) -> list[int]:
+def _list_user_words(start: EntryState, batch: BatchStart) -> list[int]:
     """Return the first scalar registers, which are the same in all waves."""
     user = start.descriptor.user
     words: list[int] = []
     if user.private_buffer:
-        low, high = _split_address(batch.scratch)
+        low, high = _split_words(batch.scratch)
         words += [low, high | _SWIZZLED, 0xFFFFFFFF, _PER_LANE]
     for asked, value in (
         (user.dispatch, start.dispatch),
@@ -194,11 +216,11 @@ def _list_user_words(start: EntryState, batch: Batch) -> list[int]:
         (user.flat_scratch, batch.scratch),
     ):
         if asked:
-            words += _split_address(value)
+            words += _split_words(value)
     if user.private_size:
         words.append(batch.scratch_bytes)
-    return [*words, *(int(word) for word in start.preloaded)]
+    return [*words, *start.preloaded]
 
 
-def _split_address(address: int) -> tuple[int, int]:
-    return address & 0xFFFFFFFF, address >> 32
+def _split_words(value: int) -> tuple[int, int]:
+    return value & _LOW_WORD, value >> 32

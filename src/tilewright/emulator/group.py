@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from tilewright.base.lazy_module import LazyModule
 from tilewright.emulator.instruction import EXEC, SCALARS
 from tilewright.emulator.launch import Counters
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tilewright.emulator.lds import Lds
     from tilewright.emulator.memory import Memory
 
-U32 = NDArray[np.uint32]
-Mask = NDArray[np.bool_]
+    U32 = NDArray[np.uint32]
+    Mask = NDArray[np.bool_]
+else:
+    np = LazyModule("numpy")
+    U32 = Mask = Any
 Registers = frozenset[tuple[str, int]]  # ("v", index) and ("s", index)
 Step = Callable[["WaveGroup"], None]  # one translated instruction
 

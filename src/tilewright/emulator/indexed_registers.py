@@ -10,14 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from tilewright.base.lazy_module import LazyModule
 from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.faults import CodeObjectError
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import M0, Instruction, Operand
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = LazyModule("numpy")
 
 _INDEX, _PARTS_BIT, _PARTS = 0xFF, 12, 0xF
 _USED = _INDEX | _PARTS << _PARTS_BIT

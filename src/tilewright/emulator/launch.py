@@ -38,6 +38,7 @@ class Counters:
 NUMPY, NATIVE = "numpy", "native"
 AUTO = "auto"  # the native engine if there is a compiler and it supports every instruction, else NumPy's
 ENGINES = (NUMPY, NATIVE, AUTO)
+LIMIT = 2**31  # wave instructions of a launch
 
 
 class Mode(Enum):

@@ -6,20 +6,31 @@ be inside a live allocation.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError
+from tilewright.base.lazy_module import LazyModule
 from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.faults import MemoryFault
 from tilewright.emulator.lds import MemoryViews
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Index = NDArray[np.int64]
+    Mask = NDArray[np.bool_]
+else:
+    np = LazyModule("numpy")
+    Index = Mask = Any
 
 CAPACITY = 8 << 30
 ALIGNMENT = 256  # hipMalloc's, too
@@ -28,9 +39,6 @@ _NO_RESERVE = 0x4000  # MAP_NORESERVE of Linux; in the mmap module only since Py
 # Sums of a 64-bit address and the offsets of an instruction (below 2**33) may wrap around 2**64 to small values.
 # The arena lies above all such sums, so they are faults like any other invalid address.
 _LOWEST_ARENA = 1 << 34
-
-Index = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,8 +74,7 @@ class Memory:
             raise InvalidValueError(f"capacity: {capacity} is not a multiple of the page size, {mmap.PAGESIZE}")
         self.capacity = capacity
         self._arena = _map_anonymous(capacity)
-        self.views = MemoryViews(np.frombuffer(self._arena, np.uint8))
-        self.base = int(self.views.u8.ctypes.data)
+        self.base = ctypes.addressof(ctypes.c_uint8.from_buffer(self._arena))
         if self.base < _LOWEST_ARENA:
             raise DeviceError(f"the system gave memory at {self.base:#x}, too low to detect wrapped addresses")
         self._top = 16 * GUARD  # start of the never-used range
@@ -75,10 +82,15 @@ class Memory:
         self._freed: deque[Allocation] = deque()  # oldest first; not reused yet
         self._holes: list[tuple[int, int]] = []  # freed ranges that may be reused: start, size; sorted
         self._recent = (0, 0)  # start and end of the last accessed allocation
-        self._bounds = np.empty((2, 0), np.int64)  # starts and ends of all allocations, in order
+        self._bounds: NDArray[np.int64] | None = None  # starts and ends of all allocations, in order; see _find_bounds
         self._lock = Lock()
         self._find_site: Callable[[], object] | None = None
         self._defined: dict[int, NDArray[np.uint8]] | None = None  # by start: 1 for each byte that was written
+
+    @cached_property
+    def views(self) -> MemoryViews:
+        """The memory as arrays."""
+        return MemoryViews(np.frombuffer(self._arena, np.uint8))
 
     def allocate(self, size: int, label: str = "", *, internal: bool = False) -> int:
         """Allocate `size` bytes and return their address. `label` names them in faults. They are not cleared.
@@ -94,7 +106,7 @@ class Memory:
             insort(self._live, new)
             if self._defined is not None and not internal:
                 self._defined[new.start] = np.zeros(size, np.uint8)
-            self._update_bounds()
+            self._forget_bounds()
             return self.base + new.start
 
     def free(self, address: int) -> None:
@@ -108,7 +120,7 @@ class Memory:
             gone = self._live.pop(at)
             if self._defined is not None:
                 self._defined.pop(gone.start, None)
-            self._update_bounds()
+            self._forget_bounds()
             self._freed.append(gone)
             self._release_pages(gone)
 
@@ -146,10 +158,16 @@ class Memory:
                 joined.append(hole)
         self._holes = joined
 
-    def _update_bounds(self) -> None:
-        """Update the bounds for checking accesses."""
+    def _forget_bounds(self) -> None:
+        """Forget the bounds for checking accesses, because allocations changed."""
         self._recent = (0, 0)
-        self._bounds = np.array([[item.start, item.end] for item in self._live], np.int64).reshape(-1, 2).T.copy()
+        self._bounds = None
+
+    def _find_bounds(self) -> NDArray[np.int64]:
+        if self._bounds is None:
+            pairs = [[item.start, item.end] for item in self._live]
+            self._bounds = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+        return self._bounds
 
     def _release_pages(self, item: Allocation) -> None:
         """Return whole pages to the system. They read as zero when they are used again."""
@@ -171,7 +189,7 @@ class Memory:
     def fill(self, address: int, value: int, size: int) -> None:
         """Set `size` bytes of one allocation to `value`."""
         start = self._find_offset(address, size)
-        self.views.u8[start : start + size] = value
+        ctypes.memset(self.base + start, value, size)
         self.mark_written(address, size)
 
     def record_sites(self, find_site: Callable[[], object]) -> None:
@@ -279,7 +297,7 @@ class Memory:
 
     def _check_each(self, index: Index, size: int, mask: Mask | None) -> None:
         """Raise if an access is not inside one allocation: the last one that begins before it."""
-        starts, ends = self._bounds
+        starts, ends = self._find_bounds()
         if len(starts):
             before = np.searchsorted(starts, index, side="right") - 1
             good = (before >= 0) & (index + size <= ends[np.maximum(before, 0)]) & (index <= self.capacity - size)
@@ -309,11 +327,10 @@ class Memory:
         with self._lock:
             return [(self.base + item.start, item.size, item.label) for item in self._live]
 
-    def list_ranges(self) -> NDArray[np.uint64]:
-        """Return start and end address of every allocation, ascending: [allocations, 2]."""
+    def list_ranges(self) -> list[tuple[int, int]]:
+        """Return start and end address of every allocation, ascending."""
         with self._lock:
-            offsets = [(item.start, item.end) for item in self._live]
-        return np.array(offsets, np.uint64).reshape(-1, 2) + np.uint64(self.base)
+            return [(self.base + item.start, self.base + item.end) for item in self._live]
 
     def describe_address(self, address: int, size: int = 1) -> str:
         """Describe an address in words: inside or next to which allocation it is."""

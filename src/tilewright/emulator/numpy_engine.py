@@ -15,13 +15,12 @@ from tilewright.emulator.control import SKIPPING, Barrier, Call, End, GridBarrie
 from tilewright.emulator.faults import BarrierFault, CodeFault, EndlessLoopFault, Fault
 from tilewright.emulator.group import Mask, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
-from tilewright.emulator.launch import Counters
+from tilewright.emulator.launch import LIMIT, Counters
 from tilewright.emulator.profile import TRAFFIC, InstructionCounts, ProfileRecorder
 from tilewright.emulator.program import BasicBlock, Program
 from tilewright.emulator.scheduler import Barriers, GroupScheduler, RunnableGroup, split_slots
 from tilewright.emulator.write_hazards import apply_pending_loads
 
-LIMIT = 2**31  # wave instructions of a launch
 # An instruction takes as long for one wave as for hundreds together, so steps are limited, too.
 _INSTRUCTIONS_PER_STEP = 32
 

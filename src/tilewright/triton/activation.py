@@ -71,6 +71,7 @@ def use(gpu: str, mode: str = Mode.FAST.value, *, checks: str | Iterable[str] = 
     """
     driver = EmulatedDriver(gpu, mode, checks)
     previous = _find_active_driver()
+    EmulatedDriver.chosen.append(driver)
     triton.runtime.driver.set_active(driver)
     return ActiveGpu(driver, previous)
 

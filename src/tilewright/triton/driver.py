@@ -6,7 +6,7 @@ variable TILEWRIGHT_TRITON_GPU is set.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from triton.backends.driver import DriverBase
 
@@ -26,6 +26,8 @@ FAST = "fast"
 class EmulatedDriver(DriverBase):  # type: ignore[misc]  # Triton's classes have no types
     """An emulated GPU as Triton's active driver. Without arguments, GPU and mode are those of the environment."""
 
+    chosen: ClassVar[list[EmulatedDriver]] = []  # by `tilewright.triton.use`, the newest last
+
     def __init__(self, gpu: str | None = None, mode: str | None = None, checks: str | Iterable[str] = ()) -> None:
         from tilewright.triton.gpu import TritonGpu  # noqa: PLC0415  (Triton imports this module early)
         from tilewright.triton.launcher import Launcher  # noqa: PLC0415
@@ -40,6 +42,8 @@ class EmulatedDriver(DriverBase):  # type: ignore[misc]  # Triton's classes have
 
     def close(self) -> None:
         """Free mapped tensors, and let torch's functions be as before."""
+        if self in self.chosen:
+            self.chosen.remove(self)
         self.gpu.unmap_tensors()
         if self.marker is not None:
             self.marker.__exit__(None, None, None)  # type: ignore[no-untyped-call]
@@ -47,8 +51,8 @@ class EmulatedDriver(DriverBase):  # type: ignore[misc]  # Triton's classes have
 
     @classmethod
     def is_active(cls) -> bool:
-        """Return whether the environment names a GPU; `use` needs no such driver."""
-        return knobs.TRITON_GPU.get() is not None
+        """Return whether the environment names a GPU, or `use` chose one: Triton's tests ask for the target so."""
+        return bool(cls.chosen) or knobs.TRITON_GPU.get() is not None
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         """Return the type itself: no C++ launcher is compiled."""

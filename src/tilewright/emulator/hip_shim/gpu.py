@@ -27,9 +27,8 @@ from tilewright.emulator.hip_shim.interface import KernelFacts, LaunchRequest
 from tilewright.emulator.hip_shim.settings import LaunchRecord, get_finding_handler, get_settings, record_launch
 from tilewright.emulator.inlined_calls import find_source_frames
 from tilewright.emulator.kernel_metadata import KernelMetadata
-from tilewright.emulator.launch import Counters, Extent, Launch
+from tilewright.emulator.launch import LIMIT, Counters, Extent, Launch
 from tilewright.emulator.memory import Memory
-from tilewright.emulator.numpy_engine import LIMIT
 from tilewright.emulator.profile import KernelProfile, ProfileRecorder, list_instructions
 from tilewright.emulator.sanitizer.allocation_sites import find_allocation_site
 from tilewright.emulator.sanitizer.checks import UNINITIALIZED

@@ -26,7 +26,7 @@ from tilewright.base import knobs
 from tilewright.base.atomic_write import write_atomically
 from tilewright.base.digest import digest_value
 from tilewright.base.documents import read_json
-from tilewright.base.errors import DeviceError, FileFormatError, choose
+from tilewright.base.errors import DeviceError, FileFormatError, ToolchainError, choose
 from tilewright.base.shared_files import require_own
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.launch import Mode
@@ -53,7 +53,7 @@ class ProgramTools:
     readelf: str | None
     engine: str | None
     kernels: str  # the folder of `emulator.kernel_cache`
-    compilers: Mapping[str, list[str]]  # by GPU: the command of hiprtc
+    compilers: Mapping[str, list[str]]  # by GPU: the command of hiprtc; empty without a toolchain
     archs: Mapping[str, str]  # the emulated GPUs, pickled and as base64: reading their files takes longer
 
     def list_files(self) -> Iterable[str]:
@@ -89,7 +89,7 @@ def make_program_environment(
         "readelf": tools.readelf,
         "engine": tools.engine,
         "kernels": tools.kernels,
-        "compiler": tools.compilers[gpu],
+        "compiler": tools.compilers.get(gpu, []),
     }
     # This package's folder is not always among them: editable installs may find it in another way.
     folders = [*(str(Path(path).absolute()) for path in sys.path), str(_PACKAGE.parents[1])]
@@ -161,11 +161,25 @@ def _make_tools(links: Path, kernels: Path) -> ProgramTools:
     # These take longer to import than most programs run, and are needed once.
     from tilewright.arch import load  # noqa: PLC0415
     from tilewright.building.toolchain import find_toolchain  # noqa: PLC0415
-    from tilewright.emulator.hip_shim.shim_library import build_shim  # noqa: PLC0415
+    from tilewright.emulator.hip_shim.shim_library import (  # noqa: PLC0415
+        build_shim,
+        find_code_readers,
+        find_prebuilt_shim,
+    )
     from tilewright.emulator.native.library import load_engine  # noqa: PLC0415
 
-    toolchain = find_toolchain(with_ck=False)
-    shim = build_shim(toolchain)
+    archs = {name: load(name) for name in EMULATED}
+    compilers: dict[str, list[str]] = {}
+    try:
+        toolchain = find_toolchain(with_ck=False)
+    except ToolchainError:
+        prebuilt = find_prebuilt_shim()
+        if prebuilt is None:
+            raise
+        shim, (objdump, readelf) = prebuilt, find_code_readers()
+    else:
+        shim, objdump, readelf = build_shim(toolchain), toolchain.objdump, toolchain.readelf
+        compilers = {name: [str(toolchain.cxx), *toolchain.device_flags(arch)] for name, arch in archs.items()}
     engine = load_engine()
     for folder in (links.parent, links):  # only for this user, whatever the umask is
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -176,12 +190,12 @@ def _make_tools(links: Path, kernels: Path) -> ProgramTools:
     return ProgramTools(
         shim=str(shim),
         links=str(links),
-        objdump=_format_path(toolchain.objdump),
-        readelf=_format_path(toolchain.readelf),
+        objdump=_format_path(objdump),
+        readelf=_format_path(readelf),
         engine=None if engine is None else str(engine.path),
         kernels=_make_kernel_folder(kernels),
-        compilers={name: [str(toolchain.cxx), *toolchain.device_flags(load(name))] for name in EMULATED},
-        archs={name: base64.b64encode(pickle.dumps(load(name))).decode() for name in EMULATED},
+        compilers=compilers,
+        archs={name: base64.b64encode(pickle.dumps(arch)).decode() for name, arch in archs.items()},
     )
 
 
@@ -212,5 +226,8 @@ def _read_stamps(tools: ProgramTools) -> Mapping[str, list[int]]:
     own = [_PACKAGE, *(_PACKAGE / name for name in _PARTS), _ARCHS, _ARCHS / "data"]
     folders = [*own, *filter(None, [knobs.ARCH_PATH.get()])]
     sources = [path for folder in folders for path in sorted(folder.glob("*.*")) if path.is_file()]
-    stamps = {path: Path(path).stat() for path in [*tools.list_files(), *map(str, sources)]}
+    watched = [*tools.list_files(), *map(str, sources)]
+    if not tools.compilers:  # a compiler that is installed later changes a folder of PATH
+        watched += [folder for folder in knobs.search_path().split(os.pathsep) if Path(folder).is_dir()]
+    stamps = {path: Path(path).stat() for path in watched}
     return {path: [stamp.st_size, stamp.st_mtime_ns] for path, stamp in stamps.items()}

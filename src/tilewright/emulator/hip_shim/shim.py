@@ -121,12 +121,12 @@ def _open_new_shim() -> HipShim:
 
 def _open_prebuilt_shim(path: Path, archs: Sequence[Arch], error: ToolchainError) -> HipShim:
     """Open a shim from a wheel. Programs that compile at run time get the error about the missing toolchain."""
-    from tilewright.building.discover import discover  # noqa: PLC0415  (see above)
+    from tilewright.emulator.hip_shim.shim_library import find_code_readers  # noqa: PLC0415  (see above)
 
     def refuse_to_compile(_: Arch) -> Sequence[str]:
         raise error
 
-    readelf = next((part.path for part in discover().parts if part.name == "readelf" and part.ok), None)
+    _, readelf = find_code_readers()
     return HipShim(path, archs, lambda: readelf, refuse_to_compile)
 
 
@@ -137,10 +137,19 @@ def open_program_shim(
     compiler: Sequence[str],
     at_end: Callable[[], None],
 ) -> HipShim:
-    """Open the HIP shim of a program that `tilewright emulate` started. It has one device, of `arch`."""
+    """Open the HIP shim of a program that `tilewright emulate` started. It has one device, of `arch`.
+
+    `compiler` is the command of hiprtc; empty if there is none.
+    """
+
+    def find_compiler(_: Arch) -> Sequence[str]:
+        if not compiler:
+            raise ToolchainError("hiprtc needs a compiler, and none was found: see `tilewright doctor`")
+        return compiler
+
     global _opened  # noqa: PLW0603 - one per process, as a library is
     with _lock:
-        _opened = HipShim(path, (arch,), find_readelf, lambda _: compiler, at_end)
+        _opened = HipShim(path, (arch,), find_readelf, find_compiler, at_end)
         _opened.library.tilewright_program()
     return _opened
 

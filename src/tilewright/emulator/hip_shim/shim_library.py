@@ -14,6 +14,7 @@ from typing import Any
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import CompileError, ToolchainError
 from tilewright.base.knobs import ROCM
+from tilewright.building.discover import discover
 from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.prebuilt.installed import list_wheels
 from tilewright.building.process import read_tool_output, run_command
@@ -94,6 +95,12 @@ def find_prebuilt_shim() -> Path | None:
         if isinstance(found, Artifact) and len(found.files) == 1:
             return found.verify_file(next(iter(found.files)))
     return None
+
+
+def find_code_readers() -> tuple[Path | None, Path | None]:
+    """Return LLVM's disassembler and its reader of code objects, on a machine without a toolchain; None if absent."""
+    found = {part.name: part.path for part in discover().parts if part.ok}
+    return found.get("objdump"), found.get("readelf")
 
 
 def find_hip_library(toolchain: Toolchain) -> Path | None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.building.instruction_mix import classify
 from tilewright.emulator import control
@@ -33,7 +31,7 @@ from tilewright.emulator.native.lower_control import INDIRECT, JUMPS, list_queue
 from tilewright.emulator.native.lower_lds import lower_lds
 from tilewright.emulator.native.lower_matrix import lower_matrix
 from tilewright.emulator.native.lower_memory import lower_memory
-from tilewright.emulator.native.lowered import LoweredKernel, UnsupportedInstruction, make_array
+from tilewright.emulator.native.lowered import LOCATED, LoweredKernel, UnsupportedInstruction, make_array
 from tilewright.emulator.program import FaultStep, Program
 from tilewright.emulator.write_hazards import find_written_registers
 
@@ -156,11 +154,12 @@ def _list_successors(line: _LoweredLine, program: Program) -> Sequence[int]:
 def _build_lowered(found: Mapping[int, _LoweredLine], tables: LoweringTables, code: LoadedCode) -> LoweredKernel:
     addresses = sorted(found)
     lines = [found[address] for address in addresses]
-    index = np.full(addresses[-1] // 4 + 1, NO_INSTRUCTION, np.uint32)
-    index[np.array(addresses) // 4] = np.arange(len(addresses))
+    index = array("I", [NO_INSTRUCTION]) * (addresses[-1] // 4 + 1)
+    for number, address in enumerate(addresses):
+        index[address // 4] = number
     for line in lines:
         if line.record.op in JUMPS:
-            line.record.target = int(index[line.record.target // 4])
+            line.record.target = index[line.record.target // 4]
         elif line.record.op in _PARTS:
             line.record.target += len(lines)
     operations = [line.record.op for line in lines]
@@ -172,22 +171,23 @@ def _build_lowered(found: Mapping[int, _LoweredLine], tables: LoweringTables, co
         instructions=tuple(line.instruction for line in lines),
         faults={number: line.fault for number, line in enumerate(lines) if line.fault is not None},
         index=index,
-        addresses=np.array(addresses, np.int64),
+        addresses=array("q", addresses),
         classes=_group_classes([line.instruction for line in lines]),
-        flops=np.array([_count_flops(line.instruction, code) for line in lines], np.int64),
-        barriers=np.array([number in _BARRIERS for number in operations]),
+        flops={at: count for at, line in enumerate(lines) if (count := _count_flops(line.instruction, code))},
+        barriers=tuple(at for at, number in enumerate(operations) if number in _BARRIERS),
+        located=tuple(at for at, number in enumerate(operations) if number in LOCATED),
         has_atomics=any(number in _ATOMICS for number in operations),
     )
 
 
-def _group_classes(instructions: Sequence[Instruction]) -> dict[str, NDArray[np.intp]]:
+def _group_classes(instructions: Sequence[Instruction]) -> dict[str, array[int]]:
     """Return the indices of the instructions in each class. A dual instruction may be in a class twice."""
     found: dict[str, list[int]] = {}
     for number, instruction in enumerate(instructions):
         for half in (instruction, instruction.other):
             if half is not None and half.mnemonic:
                 found.setdefault(classify(half.mnemonic), []).append(number)
-    return {name: np.array(numbers, np.intp) for name, numbers in found.items()}
+    return {name: array("I", numbers) for name, numbers in found.items()}
 
 
 def _count_flops(instruction: Instruction, code: LoadedCode) -> int:

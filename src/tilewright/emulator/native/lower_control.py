@@ -116,7 +116,7 @@ def _lower_other(instruction: Instruction, code: LoadedCode, tables: LoweringTab
         return make_record("trap", detail=int(operands[0].value))
     if name == "s_getpc_b64":
         return make_record("get_pc", make_scalar(operands[0].index), offset=code.base + instruction.next_address)
-    if name in ("s_memtime", "s_memrealtime"):
+    if control.reads_clock(instruction):
         return make_record("time", make_scalar(operands[0].index), queue=tables.queues["scalar"])
     change = read_index_change(instruction, code)
     if change is not None:

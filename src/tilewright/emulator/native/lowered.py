@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import pickle
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.emulator.faults import Fault
 from tilewright.emulator.instruction import Instruction
@@ -31,15 +29,16 @@ class LoweredKernel:
     matrices: ctypes.Array[MatrixRecord]
     instructions: Sequence[Instruction]
     faults: Mapping[int, Fault]  # of unknown instructions, by index
-    index: NDArray[np.uint32]  # by address / 4
-    addresses: NDArray[np.int64]
-    classes: Mapping[str, NDArray[np.intp]]  # indices of the instructions in each class
-    flops: NDArray[np.int64]
-    barriers: NDArray[np.bool_]
+    index: array[int]  # by address / 4: 32-bit numbers
+    addresses: array[int]
+    classes: Mapping[str, array[int]]  # indices of the instructions in each class
+    flops: Mapping[int, int]  # of matrix instructions, by index
+    barriers: tuple[int, ...]  # indices
+    located: tuple[int, ...]  # indices of records in `LOCATED`
     has_atomics: bool  # on memory
 
     def find_entry(self, address: int) -> int:
-        return int(self.index[address // 4])
+        return self.index[address // 4]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def to_bytes(lowered: LoweredKernel | UnsupportedInstruction, base: int) -> byte
         return pickle.dumps(lowered)
     fields = {name: getattr(lowered, name) for name in LoweredKernel.__slots__}
     records = type(lowered.records).from_buffer_copy(lowered.records)
-    _add_base(records, lowered.count, -base)
+    _add_base(records, lowered.located, -base)
     fields |= {
         "records": bytes(records),
         "permutations": bytes(lowered.permutations),
@@ -106,12 +105,11 @@ def from_bytes(data: bytes, base: int) -> LoweredKernel | UnsupportedInstruction
         return fields
     for name, kind in (("records", InstructionRecord), ("permutations", Permutation), ("matrices", MatrixRecord)):
         fields[name] = (kind * (len(fields[name]) // ctypes.sizeof(kind))).from_buffer_copy(fields[name])
-    _add_base(fields["records"], fields["count"], base)
+    _add_base(fields["records"], fields["located"], base)
     fields["instructions"] = _PickledInstructions(fields["instructions"])
     return LoweredKernel(**fields)
 
 
-def _add_base(records: Any, count: int, base: int) -> None:
-    operations = np.frombuffer(records, np.uint8).reshape(len(records), -1)[:count, :4].copy().view(np.uint32)[:, 0]
-    for number in np.flatnonzero(np.isin(operations, list(LOCATED))):
-        records[int(number)].offset += base
+def _add_base(records: Any, located: Sequence[int], base: int) -> None:
+    for number in located:
+        records[number].offset += base

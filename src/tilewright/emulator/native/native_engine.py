@@ -5,11 +5,13 @@ from __future__ import annotations
 import _thread
 import ctypes
 import threading
+from array import array
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.base.errors import DeviceError, choose
 from tilewright.base.knobs import job_count
@@ -28,18 +30,21 @@ from tilewright.emulator.faults import (
     SpinFault,
     TrapFault,
 )
-from tilewright.emulator.group import POISON, Batch
+from tilewright.emulator.group import POISON
 from tilewright.emulator.hardware import generation
+from tilewright.emulator.instruction import SCALARS
 from tilewright.emulator.kernel_cache import find_kernel_cache
 from tilewright.emulator.launch import ENGINES, NATIVE, NUMPY, Counters
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.native.engine_library import EngineLibrary, find_engine
-from tilewright.emulator.native.launch_checker import LaunchChecker
 from tilewright.emulator.native.layout import LANES, AddressRange, CountsRecord, FaultRecord, NativeLaunch
 from tilewright.emulator.native.lower_control import make_capacities
-from tilewright.emulator.native.lowered import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction
+from tilewright.emulator.native.lowered import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction, make_array
 from tilewright.emulator.profile import InstructionCounts, ProfileRecorder
 from tilewright.emulator.program import Program
+
+if TYPE_CHECKING:
+    from tilewright.emulator.native.launch_checker import LaunchChecker
 
 # Waves whose first registers are created together.
 BATCH_WAVES = 16384
@@ -97,6 +102,19 @@ def _lower_or_read(
     return made
 
 
+@dataclass(frozen=True, slots=True)
+class NativeBatch:
+    """State that the waves of a batch of work-groups share. The engine has its own LDS."""
+
+    memory: Memory
+    lds_bytes: int
+    strict: bool
+    detailed: bool
+    turned: bool
+    scratch: int  # address of the private memory of the batch's first wave
+    scratch_bytes: int  # per lane
+
+
 class NativeEngine:
     """One launch of one kernel. Batches run one after another; work-groups of a batch may wait for each other."""
 
@@ -118,19 +136,19 @@ class NativeEngine:
         self._code = code
         self._counters = counters
         self._limit = limit
-        self._executed = np.zeros(len(lowered.records), np.uint64)
+        self._executed = (ctypes.c_uint64 * len(lowered.records))()
 
-    def run(self, start: EntryState, batch: Batch, first_block: int, blocks: int) -> None:
+    def run(self, start: EntryState, batch: NativeBatch, first_block: int, blocks: int) -> None:
         """Run work-groups to their end."""
         scalars = make_scalar_registers(start, batch, first_block, blocks)
         launch = self._make_launch(start, batch, scalars)
         # Only the first vector register has an initial value; the engine fills the others itself.
-        vectors = np.zeros((start.waves_per_block, LANES), np.uint32)
-        vectors[:, : start.descriptor.lanes] = compute_thread_ids(start)
-        ranges = batch.memory.list_ranges()
-        launch.vectors, launch.scalars = vectors.ctypes.data, scalars.ctypes.data
-        launch.ranges = ranges.ctypes.data_as(ctypes.POINTER(AddressRange))
-        launch.range_count = len(ranges)
+        vectors = compute_thread_ids(start, LANES)
+        listed = batch.memory.list_ranges()
+        ranges = make_array(AddressRange, [AddressRange(first, last) for first, last in listed])
+        launch.vectors, launch.scalars = vectors.buffer_info()[0], scalars.buffer_info()[0]
+        launch.ranges = ranges
+        launch.range_count = len(listed)
         launch.first_block, launch.blocks = first_block, blocks
         if self._checker is not None:
             self._checker.connect(launch, self._code.arch.name)
@@ -162,20 +180,20 @@ class NativeEngine:
             raise
         return codes[0]
 
-    def _make_launch(self, start: EntryState, batch: Batch, scalars: NDArray[np.uint32]) -> NativeLaunch:
+    def _make_launch(self, start: EntryState, batch: NativeBatch, scalars: array[int]) -> NativeLaunch:
         lowered, arch, descriptor = self._lowered, self._code.arch, start.descriptor
         return NativeLaunch(
             code=lowered.records,
             code_count=len(lowered.records),
             registers=descriptor.vgprs + SPARE_REGISTERS,
-            at=lowered.index.ctypes.data,
+            at=lowered.index.buffer_info()[0],
             at_count=len(lowered.index),
             code_base=self._code.base,
             permutations=lowered.permutations,
             matrices=lowered.matrices,
             first_vectors=1,
             waves_per_block=start.waves_per_block,
-            lds_bytes=batch.lds.size,
+            lds_bytes=batch.lds_bytes,
             scratch_bytes=batch.scratch_bytes,
             scratch=batch.scratch,
             lanes=descriptor.lanes,
@@ -188,7 +206,7 @@ class NativeEngine:
             line_bytes=arch.memory.line_bytes,
             banks=arch.lds.banks,
             threads=self._choose_thread_count(
-                batch.strict or self._checker is not None, len(scalars) // start.waves_per_block
+                batch.strict or self._checker is not None, len(scalars) // SCALARS // start.waves_per_block
             ),
             matrix_flush=arch.numbers.halves_flushed,
             dma_mask=(1 << (arch.lds.bytes - 1).bit_length()) - 1,
@@ -196,7 +214,7 @@ class NativeEngine:
             capacity=make_capacities(arch.name),
             gfx9=generation(arch.name) == "gfx9",
             cooperative=start.launch.cooperative,
-            executed=self._executed.ctypes.data,
+            executed=ctypes.addressof(self._executed),
             profile=None if self._profiled is None else ctypes.addressof(self._profiled),
         )
 
@@ -222,27 +240,27 @@ class NativeEngine:
     def count_mix(self, program: Program) -> None:
         """Add the executed instructions to the counters, and record them in the program."""
         counters, lowered = self._counters, self._lowered
-        executed = self._executed[: lowered.count].astype(np.int64)
-        program.record_reached(lowered.addresses[executed > 0].tolist())
+        executed = self._executed[: lowered.count]
+        program.record_reached(compress(lowered.addresses, executed))
         total: Counter[str] = Counter(counters.instructions)
         for name, members in lowered.classes.items():
-            if count := int(executed[members].sum()):
+            if count := sum(map(executed.__getitem__, members)):
                 total[name] += count
         counters.instructions = dict(total)
-        counters.steps += int(executed.sum())
-        counters.matrix_flops += int((executed * lowered.flops).sum())
-        counters.barriers += int(executed[lowered.barriers].sum())
+        counters.steps += sum(executed)
+        counters.matrix_flops += sum(executed[number] * flops for number, flops in lowered.flops.items())
+        counters.barriers += sum(executed[number] for number in lowered.barriers)
         if self._profile is not None:
             self._add_profile(self._profile, executed)
-        self._executed[:] = 0
+        ctypes.memset(self._executed, 0, ctypes.sizeof(self._executed))
 
-    def _add_profile(self, profile: ProfileRecorder, executed: NDArray[np.int64]) -> None:
+    def _add_profile(self, profile: ProfileRecorder, executed: Sequence[int]) -> None:
         assert self._profiled is not None
-        for number in np.flatnonzero(executed).tolist():
+        for number in compress(range(len(executed)), executed):
             own = self._profiled[number]
             read, written, lds_read, lds_written = own.bytes
             counts = InstructionCounts(
-                executed=int(executed[number]),
+                executed=executed[number],
                 lanes=own.lanes,
                 global_read_bytes=read,
                 global_write_bytes=written,
@@ -252,7 +270,7 @@ class NativeEngine:
                 bank_conflict_cycles=own.conflict_cycles,
                 atomics=own.atomics,
             )
-            profile.at(int(self._lowered.addresses[number])).add(counts)
+            profile.at(self._lowered.addresses[number]).add(counts)
         ctypes.memset(self._profiled, 0, ctypes.sizeof(self._profiled))
 
 
