@@ -57,8 +57,26 @@ _SLICE = (
 _WINDOW = f"{_CORE}/tensor/tile_window.hpp"
 _WINDOW_BASE = f"{_CORE}/tensor/tile_window_base.hpp"
 _TENSOR = f"{_CORE}/tensor/static_distributed_tensor.hpp"
+_SWEEP = f"{_CORE}/tensor/sweep_tile.hpp"
 _ELEMENTWISE = f"{_CORE}/tensor/tile_elementwise.hpp"
 _TUPLE = f"{_CORE}/container/tuple.hpp"
+# An element of a distributed tile by its index: CK Tile makes four functions to find its place.
+_STATIC_INDEX = (
+    'static_assert(is_static_v<TileDistributedIndices>, "wrong! Tile Distributed Indices should be static"); '
+    "constexpr auto y_idx = get_tile_distribution().get_y_indices_from_distributed_indices(TileDistributedIndices{});"
+)
+_ELEMENT_PLACE = (
+    "constexpr index_t place = ::tilewright_ck::find_place<StaticTileDistribution, ThreadTensorDesc>("
+    "static_cast<const TileDistributedIndices*>(nullptr)) / PackedSize;"
+)
+_FIND_YS = (
+    "::tilewright_ck::find_ys<typename StaticTileDistribution::DstrEncode, StaticTileDistribution::NDimY>("
+    "static_cast<const DistributedIndices*>(nullptr))"
+)
+_COORDINATE = (
+    "const auto x_coord = make_tensor_adaptor_coordinate(tile_distribution.get_ps_ys_to_xs_adaptor(), "
+    "container_concat(partition_index, "
+)
 _CHOICE = "get_vector_dim_y_scalar_per_vector()"
 
 # In this order: a later edit may be part of the text of an earlier one.
@@ -99,6 +117,29 @@ EDITS = (
         _TENSOR,
         f"{_SLICE_LOOP} thread_buf_({_BUFFER_PLACE}) = sliced_thread_data[{_SLICE_PLACE}]; }});",
         f"{_SLICE} Elements::set(sliced_thread_data, thread_buf_, typename Elements::All{{}});",
+    ),
+    HeaderEdit(
+        _TENSOR,
+        f"{_STATIC_INDEX} return thread_buf_[number<ThreadTensorDesc{{}}.calculate_offset(y_idx) / PackedSize>{{}}];",
+        f"{_ELEMENT_PLACE} return thread_buf_[number<place>{{}}];",
+    ),
+    HeaderEdit(
+        _TENSOR,
+        f"{_STATIC_INDEX} return thread_buf_(number<ThreadTensorDesc{{}}.calculate_offset(y_idx) / PackedSize>{{}});",
+        f"{_ELEMENT_PLACE} return thread_buf_(number<place>{{}});",
+    ),
+    HeaderEdit(
+        _TENSOR,
+        "constexpr auto y_indices = tile_distribution.get_y_indices_from_distributed_indices(distributed_indices); "
+        f"{_COORDINATE} to_array<ck_tile::index_t, y_indices.size()>(y_indices)));",
+        f"constexpr auto y_indices = {_FIND_YS}; {_COORDINATE} y_indices));",
+    ),
+    HeaderEdit(
+        _SWEEP,
+        "using DstrSpan = remove_cvref_t<TileDistributedSpan_>; static_ford<typename DstrSpan::Impl>{}("
+        "[&](auto dstr_idx_impl) { constexpr auto dstr_idx = detail::make_tile_distributed_index(dstr_idx_impl); "
+        "f(dstr_idx); });",
+        "::tilewright_ck::sweep_span(f, typename remove_cvref_t<TileDistributedSpan_>::Impl{});",
     ),
     HeaderEdit(
         _ELEMENTWISE,

@@ -11,6 +11,13 @@
 #include "ck_tile/core/container/sequence.hpp"
 #include "ck_tile/core/container/tuple.hpp"
 
+namespace ck_tile {
+
+template <index_t...>
+struct tile_distributed_index;
+
+} // namespace ck_tile
+
 namespace tilewright_ck {
 
 template <ck_tile::index_t N>
@@ -102,6 +109,85 @@ struct SliceElements<Descriptor, PackedSize, ck_tile::sequence<Origins...>, ck_t
         ((whole(ck_tile::number<places.of[I]>{}) = part[ck_tile::number<I / PackedSize>{}]), ...);
     }
 };
+
+// The index of an element of a distributed tile along one span. No span of CK Tile has more than 10 dimensions, the
+// limit of its encodings.
+struct SpanIndex
+{
+    ck_tile::index_t of[10];
+};
+
+template <ck_tile::index_t... I>
+CK_TILE_HOST_DEVICE constexpr SpanIndex read_index(const ck_tile::tile_distributed_index<I...>*)
+{
+    return {{I...}};
+}
+
+// One function for all elements of a tile.
+template <typename Encoding, ck_tile::index_t N>
+CK_TILE_HOST_DEVICE constexpr ck_tile::multi_index<N> find_ys_at(const SpanIndex* spans)
+{
+    ck_tile::multi_index<N> result{};
+    if constexpr(N > 0) // an empty array has no elements to name
+        for(ck_tile::index_t i = 0; i < N; ++i)
+            result(i) = spans[Encoding::detail::ys_to_span_major_[i]].of[Encoding::detail::ys_to_span_minor_[i]];
+    return result;
+}
+
+// The indices of an element in a thread's buffer. Pointers: no tuple needs to be made.
+template <typename Encoding, ck_tile::index_t N, typename... Spans>
+CK_TILE_HOST_DEVICE constexpr ck_tile::multi_index<N> find_ys(const ck_tile::tuple<Spans...>*)
+{
+    const SpanIndex spans[] = {read_index(static_cast<const Spans*>(nullptr))...};
+    return find_ys_at<Encoding, N>(spans);
+}
+
+// The place of an element in a thread's buffer.
+template <typename Distribution, typename Descriptor, typename... Spans>
+CK_TILE_HOST_DEVICE constexpr ck_tile::index_t find_place(const ck_tile::tuple<Spans...>*)
+{
+    const SpanIndex spans[] = {read_index(static_cast<const Spans*>(nullptr))...};
+    return Descriptor{}.calculate_offset(find_ys_at<typename Distribution::DstrEncode, Distribution::NDimY>(spans));
+}
+
+template <ck_tile::index_t... Lengths>
+CK_TILE_HOST_DEVICE constexpr ck_tile::index_t count_behind(ck_tile::index_t dimension)
+{
+    constexpr ck_tile::index_t lengths[] = {Lengths..., 1};
+    ck_tile::index_t result              = 1;
+    for(ck_tile::index_t i = dimension + 1; i < static_cast<ck_tile::index_t>(sizeof...(Lengths)); ++i)
+        result *= lengths[i];
+    return result;
+}
+
+// Step I of a walk over a span, the last dimension fastest.
+template <ck_tile::index_t I, typename Lengths, typename Dimensions>
+struct SpanStep;
+
+template <ck_tile::index_t I, ck_tile::index_t... Lengths, ck_tile::index_t... D>
+struct SpanStep<I, ck_tile::sequence<Lengths...>, ck_tile::sequence<D...>>
+{
+    using Index = ck_tile::tile_distributed_index<(I / count_behind<Lengths...>(D) % Lengths)...>;
+};
+
+template <typename Lengths, typename F, ck_tile::index_t... I>
+CK_TILE_DEVICE void sweep_steps(const F& f, ck_tile::sequence<I...>)
+{
+    using Dimensions = ck_tile::make_index_sequence<Lengths::size()>;
+    (f(typename SpanStep<I, Lengths, Dimensions>::Index{}), ...);
+}
+
+// Call a function with each index of a span. clang's limit for such an expression is 256 terms.
+template <typename F, ck_tile::index_t... Lengths>
+CK_TILE_DEVICE void sweep_span(const F& f, ck_tile::sequence<Lengths...>)
+{
+    constexpr ck_tile::index_t size = (Lengths * ... * 1);
+    if constexpr(size <= 256)
+        sweep_steps<ck_tile::sequence<Lengths...>>(f, ck_tile::make_index_sequence<size>{});
+    else
+        ck_tile::static_ford<ck_tile::sequence<Lengths...>>{}(
+            [&](auto index) { f(ck_tile::detail::make_tile_distributed_index(index)); });
+}
 
 // Call a function with the elements of one, two or three buffers. More need a function per element, as CK Tile has it.
 template <typename F, ck_tile::index_t... I, typename A>
