@@ -158,11 +158,15 @@ def choose_cover(pool: Sequence[Kernel], cost: Callable[[Kernel], float]) -> lis
     return chosen
 
 
-def read_samples() -> list[tuple[str, Kernel]]:
-    """Read the samples of all ops: `computes` or the code of a broken rule, and a kernel."""
+def read_samples(tree: str = "") -> list[tuple[str, Kernel]]:
+    """Read the samples of all ops: `computes` or the code of a broken rule, and a kernel.
+
+    Names of kernels for another CK tree than the fetched one end with `@` and its name, as in the list.
+    """
     lines = [line for file in sorted(SAMPLES.glob("*.txt")) for line in file.read_text().splitlines()]
     pairs = (line.split() for line in lines if not line.startswith("#"))
-    return [(expected, parse_kernel(name)) for expected, name in pairs]
+    entries = ((expected, Entry(name, 0.0)) for expected, name in pairs)
+    return [(expected, entry.kernel) for expected, entry in entries if entry.tree == tree]
 
 
 def choose_list(entries: Sequence[Entry]) -> list[Entry]:

@@ -8,7 +8,7 @@ import pytest
 from on_device import device_of
 
 from built_kernels import built
-from tests.functions.scaled_kernels import COLUMNS, GROUPS, ROWCOL, TENSOR, make_scaled
+from tests.functions.scaled_kernels import COLUMNS, GROUPS, ROWCOL, ROWS, TENSOR, make_scaled
 from tilewright import arch as archs
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
@@ -30,7 +30,7 @@ def check(kernel: Kernel, most: int) -> None:
     assert len(checks) >= most
 
 
-@pytest.mark.parametrize("kernel", [ROWCOL, TENSOR, GROUPS, COLUMNS], ids=lambda kernel: kernel.config.quant)
+@pytest.mark.parametrize("kernel", [ROWCOL, TENSOR, GROUPS, COLUMNS, ROWS], ids=lambda kernel: kernel.config.quant)
 def test_edges_of_a_kernel_with_scales(kernel: Kernel) -> None:
     check(kernel, 6)
 

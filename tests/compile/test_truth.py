@@ -15,10 +15,13 @@ import pytest
 
 import tilewright as tw
 from built_kernels import in_ci, in_tier_ci, tiered, tried
-from ci_kernels import list_pairs, read_samples
+from ci_kernels import STORE, format_name, list_pairs, read_list, read_samples
+from ck_trees import ABSENT, NEWER, TREES, use_tree
+from tests.proof.trees import run_tree
 from tests.proof.truth import ARCHS, Case, judge
 from tilewright import arch as archs
 from tilewright.building.store.artifact import Artifact
+from tilewright.building.store.tiers import Tiers
 from tilewright.building.toolchain import find_toolchain
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import verify
@@ -30,7 +33,10 @@ from tilewright.ops.rule import find_violations
 pytestmark = pytest.mark.compile
 
 KEPT = [Case(kernel, expected) for expected, kernel in read_samples()]
+# Kernels that rules accept with a newer CK tree only.
+KEPT_FOR_NEWER = [Case(kernel, expected) for expected, kernel in read_samples(NEWER)]
 COMPUTES = "computes"
+needs_newer = pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class Wanted:
     every_value_of: tuple[str, ...]  # fields
     dtypes: frozenset[str]
     dtype_field: str = "dtype_a"
+    for_newer: int = 0  # accepted kernels that need the newer CK tree
     # CI builds a kernel of each pair of features, and every bad example; otherwise only some kernels, the rest is deep.
     pairs_in_ci: bool = True
     gpus: tuple[str, ...] = ARCHS
@@ -59,8 +66,9 @@ WANTED = {
         37, 21, 5, 4, 60, ("kind", "residual", "quant"), frozenset({"fp16", "bf16", "fp32"}), "dtype", False
     ),
     "gemm_quant": Wanted(
-        **{"accepted": 48, "rejected": 22, "broken_rules": 7, "most_trials": 5, "pairs": 210},
+        **{"accepted": 74, "rejected": 29, "broken_rules": 10, "most_trials": 5, "pairs": 320},
         every_value_of=("quant", "layout", "pipeline"),
+        for_newer=8,
         dtypes=frozenset({"fp8", "bf8"}),
         pairs_in_ci=False,
         gpus=("gfx942", "gfx950", "gfx1201"),
@@ -115,6 +123,21 @@ def test_the_rules_say_of_a_kept_sample_what_it_says(name: str) -> None:
         assert ([str(fault).split()[0] for fault in broken] or [COMPUTES]) == [case.expected], case.kernel
 
 
+@pytest.mark.parametrize("case", KEPT_FOR_NEWER, ids=case_id)
+def test_a_kernel_of_the_sample_for_newer_headers_needs_them(case: Case) -> None:
+    """Otherwise it belongs to the sample for the fetched headers, and `test_accepted` must run it."""
+    broken = find_violations(find_op(case.kernel.op).rules, case.kernel.config, archs.load(case.kernel.arch))
+    assert any("needs CK Tile's headers since 2026-06" in str(fault) for fault in broken)
+
+
+@needs_newer
+@pytest.mark.parametrize("case", KEPT_FOR_NEWER, ids=case_id)
+def test_the_rules_say_with_newer_headers_what_their_sample_says(case: Case) -> None:
+    with use_tree(TREES / NEWER):
+        broken = find_violations(find_op(case.kernel.op).rules, case.kernel.config, archs.load(case.kernel.arch))
+    assert ([str(fault).split()[0] for fault in broken] or [COMPUTES]) == [case.expected]
+
+
 def examples() -> Iterator[Case]:
     """The bad example of each rule that the compiler enforces with the default headers.
 
@@ -139,9 +162,12 @@ def test_the_sample_covers_what_there_is(name: str) -> None:
     op, wanted = find_op(name), WANTED[name]
     kernels = [case.kernel for case in accepted_of(name)]
     configs: list[Any] = [kernel.config for kernel in kernels]
+    computing = [case.kernel for case in KEPT_FOR_NEWER if case.expected == COMPUTES]
+    newer: list[Any] = [kernel.config for kernel in computing if kernel.op == name]
+    assert len(newer) == wanted.for_newer
     for field in wanted.every_value_of:
         offered = {value for arch in ARCHS for value in op.list_candidates(field, archs.load(arch))}
-        assert {getattr(config, field) for config in configs} == offered
+        assert {getattr(config, field) for config in (*configs, *newer)} == offered
     assert {kernel.arch for kernel in kernels} == set(wanted.gpus)
     assert {getattr(config, wanted.dtype_field) for config in configs} >= wanted.dtypes
     assert len({kernel.slug for kernel in kernels}) == wanted.accepted
@@ -188,6 +214,25 @@ def test_accepted(case: Case) -> None:
     checks = verify(case.kernel, entry, device, trials(case), mode=Mode.STRICT)
     wrong = [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok]
     assert wrong == [], outcome.slug
+
+
+def cases_for_newer() -> list[Any]:
+    """Parameters of a test, those that CI does not build with the newer tree marked `deep`."""
+    listed = {entry.name for entry in read_list()}
+    marks = {True: (), False: (pytest.mark.deep,)}
+    names = [(case, format_name(case.kernel, tree=NEWER)) for case in KEPT_FOR_NEWER]
+    return [pytest.param(case, marks=marks[name in listed]) for case, name in names]
+
+
+@needs_newer
+@pytest.mark.parametrize("case", cases_for_newer(), ids=case_id)
+def test_with_the_newer_headers(case: Case) -> None:
+    """As `test_accepted`, on all trials, and as `test_rejected`."""
+    with use_tree(TREES / NEWER):
+        (result,) = run_tree([case], 1, Tiers(STORE))
+    assert result.finding == ""
+    assert result.rule == ("" if case.expected == COMPUTES else case.expected)
+    assert result.said != COMPUTES, "an accepted kernel must have run"
 
 
 @pytest.mark.parametrize("case", cases(REJECTED), ids=case_id)

@@ -24,4 +24,8 @@ ROWCOL, TENSOR = make_scaled("rowcol"), make_scaled("tensor")
 # A small block compiles fast; two groups of columns need 256 of them.
 GROUPS = make_scaled("b128x128", block=(16, 128, 128), waves=(1, 4, 1), pad_m=True)
 COLUMNS = make_scaled("b1x128", block=(32, 32, 128), pad_m=True)
-POOL = (ROWCOL, TENSOR, GROUPS, COLUMNS)
+# A wave has two mma tiles along M: the scales of the second one are those that CK Tile could take from wrong rows.
+ROWS = make_scaled("a1x128", block=(32, 32, 128), waves=(1, 2, 1), pad_m=True)
+# With CK Tile's headers of 2026-06 only.
+BOTH = make_scaled("a1x128_b128x128", block=(32, 128, 128), waves=(1, 4, 1), pad_m=True)
+POOL = (ROWCOL, TENSOR, GROUPS, COLUMNS, ROWS)

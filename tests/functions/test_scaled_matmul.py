@@ -9,8 +9,9 @@ import pytest
 
 import tilewright as tw
 from built_kernels import built
-from tests.functions.scaled_kernels import ARCH, POOL
-from tilewright.base.errors import InvalidValueError, TensorError
+from ck_trees import ABSENT, NEWER, TREES, use_tree
+from tests.functions.scaled_kernels import ARCH, BOTH, POOL
+from tilewright.base.errors import InvalidValueError, TensorError, UnsupportedError
 
 torch = pytest.importorskip("torch")
 from tilewright import torch as twt  # noqa: E402
@@ -79,7 +80,77 @@ def test_scales_of_groups_of_b(columns: int, order: str) -> None:
         assert ((each.double() - exact).abs() <= exact.abs() * 2.0**-7 + 1e-4).all()
 
 
+# The strides in which frameworks hand over scales of groups. vLLM's activations have K contiguous, or M for its
+# CUTLASS kernels. `torch._scaled_mm` requires M contiguous for 1 x 128 elements, and for 128 x 128 elements K
+# contiguous, in newer versions with lines of a multiple of four scales (aten/src/ATen/native/cuda/ScaledBlas.cpp).
+def lay_out_rows(scale: Any, order: str) -> Any:
+    """Scales of rows of a, (m, groups)."""
+    return scale if order == "vllm" else scale.t().contiguous().t()
+
+
+def lay_out_blocks(of_weights: Any, order: str) -> Any:
+    """Scales of blocks of b, (groups, n / 128), from those of the weights."""
+    if order != "torch":
+        return of_weights.t()
+    lines, groups = of_weights.shape
+    padded = torch.full((lines, -(-groups // 4) * 4), float("nan"))
+    padded[:, :groups] = of_weights
+    return padded[:, :groups].t()
+
+
+def check_groups(a: Any, b: Any, scale_a: Any, scale_b: Any) -> None:
+    """`scaled_matmul` and the operator, compared with double and with the sum of torch's products of groups."""
+    k, n = b.shape
+    of_a = scale_a.repeat_interleave(128, 1)[:, :k]
+    of_b = torch.ones(k, n) if scale_b is None else expand_groups(scale_b, 128, n, k)
+    exact = (a.double() * of_a.double()) @ (b.double() * of_b.double())
+    of_torch = sum(
+        torch._scaled_mm(
+            a[:, at : at + 128],
+            b[at : at + 128],
+            of_a[:, at : at + 1].contiguous(),
+            of_b[at : at + 1].contiguous(),
+            out_dtype=torch.float32,
+        )
+        for at in range(0, k, 128)
+    )
+    found = [tw.scaled_matmul(a, b, scale_a, scale_b)]
+    with twt.emulate(ARCH):
+        found.append(twt.scaled_mm(a, b, scale_a, scale_b))
+    for each in found:
+        assert each.dtype == torch.bfloat16
+        assert ((each.double() - exact).abs() <= exact.abs() * 2.0**-7 + 1e-4).all()
+        torch.testing.assert_close(each.float(), of_torch, rtol=2.0**-7, atol=1e-3)
+
+
+@pytest.mark.parametrize("order", ["vllm", "torch"])
+def test_scales_of_groups_of_a(order: str) -> None:
+    n, k = 72, 272
+    check_groups(draw(M, k), draw(n, k).t(), lay_out_rows(draw_scales(M, 3), order), None)
+
+
+@pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)
+@pytest.mark.parametrize("order", ["vllm", "torch"])
+@pytest.mark.parametrize("k", [272, 128])
+def test_scales_of_groups_of_a_and_b(order: str, k: int) -> None:
+    """DeepSeek's scales. For one group along K, those of A have the shape of scales of rows."""
+    n, groups = 200, -(-k // 128)
+    scale_a, scale_b = lay_out_rows(draw_scales(M, groups), order), lay_out_blocks(draw_scales(2, groups), order)
+    with use_tree(TREES / NEWER), tw.options(device=f"emulated:{ARCH}", pool=(BOTH,)):
+        check_groups(draw(M, k), draw(n, k).t(), scale_a, scale_b)
+
+
+def test_scales_of_groups_of_a_and_b_without_a_kernel_for_them() -> None:
+    """The headers of 2025-11 have no such kernel: rule P346."""
+    with pytest.raises(UnsupportedError, match=r"supports Problem.*quant=a1x128_b128x128"):
+        tw.scaled_matmul(draw(M, K), draw(N, K).t(), draw_scales(M, 2), draw_scales(2, 1))
+
+
 def test_the_shape_of_groups_is_checked() -> None:
+    with pytest.raises(TensorError, match=r"must be one for each group along k of a row: \(37, 2\)"):
+        tw.scaled_matmul(draw(M, K), draw(N, K).t(), torch.ones(M, 3), None)
+    with pytest.raises(TensorError, match=r"with scales of groups of a it must be one for each group: \(2, 1\)"):
+        tw.scaled_matmul(draw(M, K), draw(N, K).t(), torch.ones(M, 2), torch.ones(2, N))
     with pytest.raises(TensorError, match=r"one for each group: \(2, 72\) or \(2, 1\)"):
         tw.scaled_matmul(draw(M, K), draw(N, K).t(), None, torch.ones(3, 1))
     with pytest.raises(TensorError, match="scales are float32"):

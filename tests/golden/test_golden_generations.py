@@ -46,7 +46,10 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
         ),
     },
     "gemm_quant": {
-        "b128x128-compv3": ("gfx942", {"quant": "b128x128", "block": (64, 128, 128), "mma": (16, 16, 32)}),
+        **{
+            f"{quant}-compv3": ("gfx942", {"quant": quant, "block": (64, 128, 128), "mma": (16, 16, 32)})
+            for quant in ("b128x128", "a1x128", "a1x128_b128x128")
+        },
     },
 }
 GOLDEN = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op
-from tilewright.ops.gemm_quant.config import GROUPED, Config
+from tilewright.ops.gemm_quant.config import GROUP_COLUMNS, GROUP_ROWS, GROUPED, Config
 from tilewright.ops.gemm_quant.problem import Problem, apply_strides, list_tensors
 from tilewright.ops.gemm_quant.reference import compute_reference, compute_tolerance, list_trials, make_inputs
 
@@ -92,12 +93,15 @@ def multiply_groups(problem: Problem, inputs: dict[str, Any], gpu: str) -> Any:
     """The product of each group by torch's `_scaled_mm` with a scale for each row and column, summed in double."""
     a = to_torch(inputs["a"], problem.dtype_a, gpu)
     b = to_torch(np.asarray(inputs["b"]).T, problem.dtype_b, gpu).t()
-    columns = GROUPED[problem.quant]
+    rows, columns = (find.get(problem.quant) for find in (GROUP_ROWS, GROUP_COLUMNS))
     total = torch.zeros((problem.m, problem.n), dtype=torch.float64)
     for group, start in enumerate(range(0, problem.k, 128)):
-        scale = torch.from_numpy(np.repeat(inputs["scale_b"][group], columns)[None, : problem.n].astype(np.float32))
+        of_a = np.repeat(inputs["scale_a"][:, group], rows) if rows else np.ones(problem.m)
+        of_b = np.repeat(inputs["scale_b"][group], columns) if columns else np.ones(problem.n)
+        scale_a = torch.from_numpy(of_a[: problem.m, None].astype(np.float32))
+        scale_b = torch.from_numpy(of_b[None, : problem.n].astype(np.float32))
         part = (a[:, start : start + 128], b[start : start + 128])
-        total += torch._scaled_mm(*part, torch.ones(problem.m, 1), scale, out_dtype=torch.float32).double()
+        total += torch._scaled_mm(*part, scale_a, scale_b, out_dtype=torch.float32).double()
     return total
 
 
@@ -115,8 +119,8 @@ def test_the_sum_of_torchs_products_of_groups_is_within_the_tolerance(gpu: str, 
     assert (np.abs(of_torch - found["c"]) <= limit).all()
     if seed == 0:
         assert not limit.any()
-    for axis in (0, 1):
-        moved = compute_reference(problem, {**inputs, "scale_b": np.roll(inputs["scale_b"], 1, axis)}, arch)
+    for name, axis in itertools.product({"scale_a", "scale_b"} & set(inputs), (0, 1)):
+        moved = compute_reference(problem, {**inputs, name: np.roll(inputs[name], 1, axis)}, arch)
         assert (np.abs(moved["c"] - found["c"]) > limit).mean() > 0.5
 
 
@@ -127,6 +131,12 @@ def test_tensors_of_groups() -> None:
     assert tensors["scale_b"] == ((3, 2), (1, 3))
     assert {tensor.shape for tensor in list_tensors(make_problem(quant="b1x128"))} >= {(1, 48)}
     assert problem.bytes_moved == 33 * 272 + 272 * 200 + 3 * 2 * 4 + 33 * 200 * 2
+    of_both = make_problem(quant="a1x128_b128x128", n=200, k=272)
+    tensors = {tensor.name: (tensor.shape, tensor.strides) for tensor in list_tensors(of_both)}
+    assert list(tensors) == ["a", "b", "scale_a", "scale_b", "c"]
+    assert (tensors["scale_a"], tensors["scale_b"]) == (((33, 3), (3, 1)), ((3, 2), (1, 3)))
+    assert of_both.bytes_moved == problem.bytes_moved + 33 * 3 * 4
+    assert [tensor.name for tensor in list_tensors(make_problem(quant="a1x128"))] == ["a", "b", "scale_a", "c"]
 
 
 @pytest.mark.parametrize("layout", ["rcr", "rrr", "crr", "ccr"])

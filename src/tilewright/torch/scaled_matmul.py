@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from tilewright.base.errors import InvalidValueError, TensorError
+from tilewright.ops.gemm_quant.config import GROUP_K
 from tilewright.ops.gemm_quant.functions import scaled_matmul
 from tilewright.torch.emulation import find_device
 
@@ -15,7 +16,7 @@ def scaled_mm(
     a: torch.Tensor,
     b: torch.Tensor,
     scale_a: torch.Tensor | None,
-    scale_b: torch.Tensor,
+    scale_b: torch.Tensor | None,
     bias: torch.Tensor | None = None,
     scale_result: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
@@ -24,7 +25,9 @@ def scaled_mm(
     """`(a * scale_a) @ (b * scale_b)` for 8-bit floats a (m, k) and b (k, n), with the arguments of `torch._scaled_mm`.
 
     Scales are one number each, or of the shapes (m, 1) and (1, n). If `scale_a` is None, `scale_b` has the shape
-    (k / 128, n) or (k / 128, n / 128), rounded up: a scale for 128 elements along k of 1 or 128 columns. Without
+    (k / 128, n) or (k / 128, n / 128), rounded up: a scale for 128 elements along k of 1 or 128 columns. `scale_a` of
+    the shape (m, k / 128) has one for 128 elements along k of each row; then `scale_b` is None or (k / 128, n / 128).
+    Their strides may be those that `torch._scaled_mm` requires: other ones than of K contiguous are copied. Without
     `out_dtype`, the result is bfloat16: kernels have no 8-bit results. `bias` and `scale_result` must be None.
     """
     if bias is not None or scale_result is not None:
@@ -34,13 +37,14 @@ def scaled_mm(
     return result
 
 
-def _check(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale_b: torch.Tensor) -> None:
+def _check(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale_b: torch.Tensor | None) -> None:
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0]:
         raise TensorError(f"scaled_mm needs a (m, k) and b (k, n), got {tuple(a.shape)} and {tuple(b.shape)}")
     if a.dtype not in _TYPES or b.dtype not in _TYPES:
         raise TensorError(f"scaled_mm needs a and b of 8-bit floats, got {a.dtype} and {b.dtype}")
-    if scale_a is None:
-        return  # the shape of scale_b decides about the kind of groups, which `scaled_matmul` checks
+    of_groups = (1, -(-b.shape[1] // GROUP_K))  # scales of B for one group along k
+    if scale_a is None or scale_b is None or scale_a.numel() > max(a.shape[0], 1) or scale_b.shape == of_groups:
+        return  # the shapes of scales decide about the kind of groups, which `scaled_matmul` checks
     for name, scale, lines in (("scale_a", scale_a, a.shape[0]), ("scale_b", scale_b, b.shape[1])):
         if scale.dtype != torch.float32 or scale.numel() not in (1, lines):
             raise TensorError(f"{name} is {scale.dtype} of shape {tuple(scale.shape)}, must be float32: 1 or {lines}")
@@ -48,7 +52,11 @@ def _check(a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale
 
 @torch.library.custom_op("tilewright::scaled_mm", mutates_args=())
 def _scaled_mm(
-    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale_b: torch.Tensor, out_dtype: torch.dtype
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor | None,
+    scale_b: torch.Tensor | None,
+    out_dtype: torch.dtype,
 ) -> torch.Tensor:
     device = find_device(a, "tilewright::scaled_mm")
     _check(a, b, scale_a, scale_b)
@@ -58,7 +66,11 @@ def _scaled_mm(
 
 @_scaled_mm.register_fake
 def _(
-    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor | None, scale_b: torch.Tensor, out_dtype: torch.dtype
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor | None,
+    scale_b: torch.Tensor | None,
+    out_dtype: torch.dtype,
 ) -> torch.Tensor:
     _check(a, b, scale_a, scale_b)
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)

@@ -18,7 +18,6 @@ from tilewright.ops.gemm_quant import source
 from tilewright.ops.gemm_quant.config import (
     COMMON_FIELDS,
     DTYPES,
-    GROUPED,
     LAYOUTS,
     OUTPUTS,
     PIPELINES,
@@ -43,6 +42,8 @@ _DOCS = {
     "rowcol": "a scale for each row of A and each column of B",
     "b1x128": "a scale for 128 elements along K of each column of B",
     "b128x128": "a scale for 128 × 128 elements of B",
+    "a1x128": "a scale for 128 elements along K of each row of A",
+    "a1x128_b128x128": "scales as of a1x128 and of b128x128",
 }
 
 
@@ -51,7 +52,7 @@ def _make_kind(name: str) -> Kind:
         name=name,
         doc=_DOCS[name],
         context=source.make_context,
-        launchers=(source.LAUNCHER, source.GROUP_LAUNCHER) if name in GROUPED else (source.LAUNCHER,),
+        launchers=source.list_launchers(name),
         lds_bytes=lambda config, arch: resources.lds_bytes(view_gemm(config), arch),
         matrix_instructions=lambda config, arch: resources.matrix_instructions(view_gemm(config), arch),
         is_small=lambda config: resources.is_small(view_gemm(config)),

@@ -11,14 +11,17 @@ from tilewright.ops.block_gemm.fit import PaddedConfig
 from tilewright.ops.fields import ChoiceType, ConfigBase, DtypeType, FlagType, config_field
 from tilewright.ops.rule_forms import Overlay
 
-# The columns of B that share a scale, by kind of scales of groups. Names have the columns and the elements along K of a
-# group, as for torch's and vLLM's block scales.
-GROUPED = {"b1x128": 1, "b128x128": 128}
+# The rows of A and the columns of B that share a scale, by kind of scales of groups. Names have the lines and the
+# elements along K of a group, as for torch's and vLLM's block scales.
+GROUP_ROWS = {"a1x128": 1, "a1x128_b128x128": 1}
+GROUP_COLUMNS = {"b1x128": 1, "b128x128": 128, "a1x128_b128x128": 128}
+GROUPED = tuple(dict.fromkeys((*GROUP_COLUMNS, *GROUP_ROWS)))
 GROUP_K = 128  # elements along K with one scale
-QUANTS = ("tensor", "rowcol", *GROUPED)
+QUANTS = ("tensor", "rowcol", "b1x128", "b128x128", "a1x128", "a1x128_b128x128")
 QUANT_DOC = (
     "tensor: one scale for A and one for B; rowcol: one for each row of A and column of B; b1x128: one for 128 "
-    "elements along K of a column of B; b128x128: one for 128 x 128 elements of B"
+    "elements along K of a column of B; b128x128: one for 128 x 128 elements of B; a1x128: one for 128 elements along "
+    "K of a row of A; a1x128_b128x128: those of a1x128 and of b128x128"
 )
 DTYPES = ("fp8", "bf8")
 OUTPUTS = ("fp16", "bf16", "fp32")
@@ -60,7 +63,13 @@ def view_gemm(config: Config) -> PaddedConfig:
 
 def count_scale_vector(config: Config, arch: Arch) -> int:
     """Scales of a group's neighbours along K that a lane loads at once: the most that divide those of a step and the
-    lane's share (GetABQGlobalVectorLoadSize in gemm_quant/pipeline/gemm_group_quant_utils.hpp). A share may be 0."""
-    lines, along = config.block.n // GROUPED[config.quant], config.block.k // GROUP_K
-    share = lines * along // (config.waves.m * config.waves.k * arch.wave_size)
-    return next((vector for vector in (8, 4, 2) if along % vector == 0 and share % vector == 0), 1)
+    lane's share (GetABQGlobalVectorLoadSize in gemm_quant/pipeline/gemm_group_quant_utils.hpp). A share may be 0.
+
+    Numbers are powers of two, so that the larger of the vectors of A and B is a multiple of the other.
+    """
+    along = config.block.k // GROUP_K
+    rows, columns = GROUP_ROWS.get(config.quant), GROUP_COLUMNS.get(config.quant)
+    lines = [size // group for size, group in ((config.block.m, rows), (config.block.n, columns)) if group]
+    lanes = config.waves.m * config.waves.k * arch.wave_size
+    shares = [each * along // lanes for each in lines]
+    return next((vector for vector in (8, 4, 2) if along % vector == 0 and any(s % vector == 0 for s in shares)), 1)

@@ -18,7 +18,7 @@ from tilewright.ops.array_plan import (
     choose_result,
 )
 from tilewright.ops.block_gemm.array_layouts import find_layout
-from tilewright.ops.gemm_quant.config import DTYPES, GROUP_K, GROUPED, OUTPUTS
+from tilewright.ops.gemm_quant.config import DTYPES, GROUP_COLUMNS, GROUP_K, GROUP_ROWS, OUTPUTS
 from tilewright.ops.gemm_quant.problem import Problem
 
 NAMES = ("a", "b", "scale_a", "scale_b")
@@ -41,7 +41,10 @@ def scaled_matmul(
     are float32: one number each, or one for each row of `a`, of shape (m,) or (m, 1), and one for each column of `b`,
     of shape (n,) or (1, n). If `scale_a` is None, `b` has a scale for 128 elements along k of each column, of shape
     (k / 128, n), or for 128 × 128 elements, of shape (k / 128, n / 128), both rounded up. `w_scale.T` of weights (n, k)
-    is not copied. Sums and scales are computed in fp32, and rounded once to `out_dtype`: bf16, fp16 or fp32.
+    is not copied. `scale_a` for 128 elements along k of each row of `a` has the shape (m, k / 128); then `scale_b` is
+    None, or has the shape (k / 128, n / 128), which needs CK Tile's headers of 2026-06. Scales of groups with other
+    strides than packed ones with k contiguous are copied. Sums and scales are computed in fp32, and rounded once to
+    `out_dtype`: bf16, fp16 or fp32.
 
     For arrays, kernels and options see `tilewright.matmul` and `tilewright.options`.
     """
@@ -53,7 +56,7 @@ def plan_scaled_matmul(
     a: ArraySpec,
     b: ArraySpec,
     scale_a: ArraySpec | None,
-    scale_b: ArraySpec,
+    scale_b: ArraySpec | None,
     out: ArraySpec | None,
     out_dtype: str,
 ) -> ArrayPlan:
@@ -84,11 +87,11 @@ def plan_scaled_matmul(
 
 
 def _choose_scales(
-    scale_a: ArraySpec | None, scale_b: ArraySpec, m: int, n: int, k: int
+    scale_a: ArraySpec | None, scale_b: ArraySpec | None, m: int, n: int, k: int
 ) -> tuple[str, tuple[ArraySpec, ...]]:
     """The kind of scales, and the scales in the op's order."""
-    if scale_a is None:
-        return _choose_groups(scale_b, n, k)
+    if scale_a is None or scale_b is None or _has_groups(scale_a, scale_b, m, n, k):
+        return _choose_groups(scale_a, scale_b, m, n, k)
     scales = (_check_scale(scale_a, ((m,), (m, 1)), "row"), _check_scale(scale_b, ((n,), (1, n)), "column"))
     # One scale for each row and one for the whole of B: the latter is repeated.
     single = [scale.size == 1 for scale in scales]
@@ -100,16 +103,32 @@ def _choose_scales(
     )
 
 
-def _choose_groups(scale_b: ArraySpec, n: int, k: int) -> tuple[str, tuple[ArraySpec, ...]]:
-    """The kind of scales of groups of B. A single column counts as a group of columns."""
-    _check_float(scale_b)
+def _has_groups(scale_a: ArraySpec, scale_b: ArraySpec, m: int, n: int, k: int) -> bool:
+    """Whether A has scales of groups, if B has scales. If there is one group along K, the scales of B decide."""
+    of_columns = n > GROUP_K and scale_b.shape == (1, -(-n // GROUP_K))
+    return scale_a.shape == (m, -(-k // GROUP_K)) and (k > GROUP_K or of_columns)
+
+
+def _choose_groups(
+    scale_a: ArraySpec | None, scale_b: ArraySpec | None, m: int, n: int, k: int
+) -> tuple[str, tuple[ArraySpec, ...]]:
+    """The kind of scales of groups. A single column counts as a group of columns."""
     groups = -(-k // GROUP_K)
-    shapes = {(groups, -(-n // columns)): name for name, columns in GROUPED.items()}
-    if scale_b.shape not in shapes:
+    shape_a = None if scale_a is None else (m, groups)
+    names = [name for name in (*GROUP_COLUMNS, *GROUP_ROWS) if (name in GROUP_ROWS) == (scale_a is not None)]
+    shapes = {(groups, -(-n // GROUP_COLUMNS[name])) if name in GROUP_COLUMNS else None: name for name in names}
+    for scale in filter(None, (scale_a, scale_b)):
+        _check_float(scale)
+    if scale_a is not None and scale_a.shape != shape_a:
+        raise TensorError(f"scale_a has shape {scale_a.shape}, must be one for each group along k of a row: {shape_a}")
+    shape_b = None if scale_b is None else scale_b.shape
+    if shape_b not in shapes:
         known = " or ".join(map(str, shapes))
-        raise TensorError(f"scale_b has shape {scale_b.shape}, without scale_a it must be one for each group: {known}")
-    adjacent = scale_b if scale_b.transpose().is_packed else scale_b.pack((1, 0))
-    return shapes[scale_b.shape], (adjacent,)
+        without = "without scale_a" if scale_a is None else "with scales of groups of a"
+        raise TensorError(f"scale_b has shape {shape_b}, {without} it must be one for each group: {known}")
+    of_a = () if scale_a is None else (scale_a if scale_a.is_packed else scale_a.pack(),)
+    of_b = () if scale_b is None else (scale_b if scale_b.transpose().is_packed else scale_b.pack((1, 0)),)
+    return shapes[shape_b], (*of_a, *of_b)
 
 
 def _check_float(scale: ArraySpec) -> None:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, TypedDict
 
 from tilewright.ops.keyword_types import Several, SeveralTiles, TileValue
 
-QuantName: TypeAlias = Literal["tensor", "rowcol", "b1x128", "b128x128"] | str
+QuantName: TypeAlias = Literal["tensor", "rowcol", "b1x128", "b128x128", "a1x128", "a1x128_b128x128"] | str
 DtypeName: TypeAlias = Literal["fp8", "bf8"] | str
 DtypeAccName: TypeAlias = Literal["fp32"] | str
 DtypeCName: TypeAlias = Literal["fp16", "bf16", "fp32"] | str

@@ -13,7 +13,17 @@ from tilewright.ops.block_gemm.types import set_problem_types
 from tilewright.ops.call_struct import CallStruct, declare_numbers, declare_pointer
 from tilewright.ops.execution import Tensor
 from tilewright.ops.fields import ChoiceType, DtypeType
-from tilewright.ops.gemm_quant.config import DTYPES, GROUP_K, GROUPED, LAYOUTS, OUTPUTS, QUANT_DOC, QUANTS
+from tilewright.ops.gemm_quant.config import (
+    DTYPES,
+    GROUP_COLUMNS,
+    GROUP_K,
+    GROUP_ROWS,
+    GROUPED,
+    LAYOUTS,
+    OUTPUTS,
+    QUANT_DOC,
+    QUANTS,
+)
 from tilewright.ops.problem_field import Derived, IntegerType, ProblemBase, problem_field, problem_shorthand
 from tilewright.ops.strides import check_strides
 
@@ -33,8 +43,9 @@ class Problem(ProblemBase):
     """C (m×n) = (A (m×k) · B (k×n)) · scale_a · scale_b. `dtype` sets all types at once: "fp8", "fp8*bf8".
 
     With quant tensor, A and B have one scale each; with rowcol, each row of A and each column of B has one. With b1x128
-    and b128x128, A has none, and B has one for 128 elements along K of 1 or 128 columns. Scales are factors in fp32,
-    those of groups of B are packed with K contiguous. Strides are in elements, between neighbours of the non-contiguous
+    and b128x128, A has none, and B has one for 128 elements along K of 1 or 128 columns. With a1x128, B has none, and A
+    has one for 128 elements along K of each row; with a1x128_b128x128, both have. Scales are factors in fp32, those of
+    groups are packed with K contiguous. Strides are in elements, between neighbours of the non-contiguous
     dimension; 0 = packed.
     """
 
@@ -96,15 +107,19 @@ def _count_scales(problem: Problem) -> tuple[int, int]:
         return problem.m, problem.n
     if problem.quant == "tensor":
         return 1, 1
-    return 0, -(-problem.n // GROUPED[problem.quant]) * -(-problem.k // GROUP_K)
+    groups = -(-problem.k // GROUP_K)
+    rows, columns = GROUP_ROWS.get(problem.quant), GROUP_COLUMNS.get(problem.quant)
+    return -(-problem.m // rows) * groups if rows else 0, -(-problem.n // columns) * groups if columns else 0
 
 
 def _list_scales(problem: Problem) -> tuple[Tensor, ...]:
+    of_a, of_b = _count_scales(problem)
     if problem.quant not in GROUPED:
-        rows, columns = _count_scales(problem)
-        return Tensor("scale_a", "fp32", (rows,), (1,)), Tensor("scale_b", "fp32", (columns,), (1,))
+        return Tensor("scale_a", "fp32", (of_a,), (1,)), Tensor("scale_b", "fp32", (of_b,), (1,))
     groups = -(-problem.k // GROUP_K)
-    return (Tensor("scale_b", "fp32", (groups, -(-problem.n // GROUPED[problem.quant])), (1, groups)),)
+    scale_a = Tensor("scale_a", "fp32", (of_a // groups, groups), (groups, 1))
+    scale_b = Tensor("scale_b", "fp32", (groups, of_b // groups), (1, groups))
+    return tuple(scale for scale, count in ((scale_a, of_a), (scale_b, of_b)) if count)
 
 
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
@@ -146,15 +161,18 @@ CALL = CallStruct(
     title="GEMM with scales",
     doc="""\
 C = (A * B) * scale_a * scale_b, with A of m x k, B of k x n and C of m x n. A kernel with quant tensor
-reads one scale of A and one of B, one with rowcol a scale for each row of A and each column of B.
+reads one scale of A and one of B, one with rowcol a scale for each row of A and each column of B. Scales of
+groups are for 128 elements along K of 1 row of A, or of 1 or 128 columns of B: groups is k / 128, rounded up,
+and the scales of a row of A or of a column of groups of B are adjacent. Scales that a kernel does not have are
+not read.
 Strides are the distance in elements between neighbours of the non-contiguous dimension:
 for a row-major matrix from row to row, for a column-major one from column to column.""",
     problem_type=Problem,
     members=(
         declare_pointer("a", "m x k"),
         declare_pointer("b", "k x n"),
-        declare_pointer("scale_a", "float: 1, or m of them"),
-        declare_pointer("scale_b", "float: 1, or n of them"),
+        declare_pointer("scale_a", "float: 1, m, or m x groups of them"),
+        declare_pointer("scale_b", "float: 1, n, or groups x (n, or n / 128 rounded up) of them"),
         declare_pointer("c", "m x n", c_type="void"),
         *declare_numbers("m", "n", "k", "stride_a", "stride_b", "stride_c"),
     ),

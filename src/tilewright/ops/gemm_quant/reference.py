@@ -42,7 +42,15 @@ from tilewright.ops.block_gemm.trial_sizes import (
     list_edges,
     list_tiled_sizes,
 )
-from tilewright.ops.gemm_quant.config import COMMON_FIELDS, GROUP_K, GROUPED, Config, view_gemm
+from tilewright.ops.gemm_quant.config import (
+    COMMON_FIELDS,
+    GROUP_COLUMNS,
+    GROUP_K,
+    GROUP_ROWS,
+    GROUPED,
+    Config,
+    view_gemm,
+)
 from tilewright.ops.gemm_quant.problem import Problem, list_tensors
 from tilewright.ops.gemm_quant.rules import FIT_RULES
 from tilewright.ops.rule import find_violations
@@ -79,10 +87,16 @@ def _compute_scales(given: Mapping[str, NDArray[Any]]) -> Floats:
 
 
 def _scale_operands(problem: Problem, given: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
-    """A, and B with each element times the scale of its group."""
-    along_k = np.repeat(to_float64(given["scale_b"]), GROUP_K, axis=0)[: problem.k]
-    scales = np.repeat(along_k, GROUPED[problem.quant], axis=1)[:, : problem.n]
-    return to_float64(given["a"]), to_float64(given["b"]) * scales
+    """A and B with each element times the scale of its group, if it has one."""
+    a, b = to_float64(given["a"]), to_float64(given["b"])
+    rows, columns = GROUP_ROWS.get(problem.quant), GROUP_COLUMNS.get(problem.quant)
+    if rows:
+        along_k = np.repeat(to_float64(given["scale_a"]), GROUP_K, axis=1)[:, : problem.k]
+        a = a * np.repeat(along_k, rows, axis=0)[: problem.m]
+    if columns:
+        along_k = np.repeat(to_float64(given["scale_b"]), GROUP_K, axis=0)[: problem.k]
+        b = b * np.repeat(along_k, columns, axis=1)[:, : problem.n]
+    return a, b
 
 
 def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, Floats]:  # noqa: ARG001
@@ -128,11 +142,14 @@ def _bound_group_error(config: Config, problem: Problem, inputs: Mapping[str, ND
     """The error of a sum of scaled products. Each group has up to three roundings more: of products of its sum with
     scales, and of the addition to C.
 
-    Integers with scales of seed 0 are multiples of the smallest scale, so that in its units they are summed exactly.
+    Integers with scales of seed 0 are multiples of the smallest product of scales, so that in its units they are summed
+    exactly.
     """
-    unit = 2.0**LEAST_EXPONENT
-    a, scaled = _scale_operands(problem, inputs)
-    b = scaled / unit
+    unit_a = 2.0 ** (LEAST_EXPONENT if problem.quant in GROUP_ROWS else 0)
+    unit_b = 2.0 ** (LEAST_EXPONENT if problem.quant in GROUP_COLUMNS else 0)
+    unit = unit_a * unit_b
+    scaled_a, scaled_b = _scale_operands(problem, inputs)
+    a, b = scaled_a / unit_a, scaled_b / unit_b
     terms = problem.k + 3 * -(-problem.k // GROUP_K)
     sizes = compute_magnitudes(np.matmul, a, b, terms)
     summed = compute_sum_error(sizes, terms, config.dtype_acc, arch, whole=has_only_integers(a, b))

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.arch.spec import Arch
+from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import fit
 from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
 from tilewright.ops.block_gemm.rules import adapt_rule
 from tilewright.ops.gemm_quant.config import (
     COMMON_FIELDS,
     FIXED,
+    GROUP_COLUMNS,
     GROUP_K,
+    GROUP_ROWS,
     GROUPED,
     Config,
     count_scale_vector,
@@ -24,7 +26,7 @@ from tilewright.ops.gemm_quant.config import (
 )
 from tilewright.ops.gemm_quant.problem import Problem
 from tilewright.ops.rule import Rejection, Rule, rule
-from tilewright.ops.rule_forms import since
+from tilewright.ops.rule_forms import since, until
 
 _SMALL_MMA = {"mma": (16, 16, 32)}
 # The shared rules that apply, with the examples where GEMM's do not fit.
@@ -87,7 +89,7 @@ def check_problem(config: Config, problem: Problem, arch: Arch) -> Rejection | N
     return None
 
 
-GROUP_LOOP = {"layout": "rcr", "pipeline": "compv3", "scheduler": "intrawave"}
+GROUP_LOOP = {"layout": "rcr", "pipeline": "compv3"}
 _GROUP_EXAMPLE = {"quant": "b128x128", "block": (64, 128, 128), "mma": (16, 16, 32)}
 
 
@@ -98,14 +100,14 @@ _GROUP_EXAMPLE = {"quant": "b128x128", "block": (64, 128, 128), "mma": (16, 16, 
     enforced_by="compiler",
     good=_GROUP_EXAMPLE,
     bad={**_GROUP_EXAMPLE, "layout": "rrr"},
-    when={"quant": tuple(GROUPED)},
+    when={"quant": GROUPED},
 )
 def check_group_loop(config: Config, arch: Arch) -> Rejection | None:
-    """Scales of groups need layout rcr, the pipeline compv3 and the scheduler intrawave.
+    """Scales of groups need layout rcr and the pipeline compv3.
 
     Why: CK Tile has this loop only for them. With a row-major B or a column-major A it does not compile.
 
-    Fix: use rcr, compv3 and intrawave.
+    Fix: use rcr and compv3.
     """
     for name, needed in GROUP_LOOP.items():
         value = getattr(config, name)
@@ -121,7 +123,7 @@ def check_group_loop(config: Config, arch: Arch) -> Rejection | None:
     enforced_by="compiler",
     good=_GROUP_EXAMPLE,
     bad={**_GROUP_EXAMPLE, "block": (64, 64, 128)},
-    when={"quant": tuple(GROUPED)},
+    when={"quant": GROUPED},
 )
 def check_group_in_block(config: Config, arch: Arch) -> Rejection | None:
     """A block must consist of whole groups: block k of 128 elements, block n of the columns of a group.
@@ -130,12 +132,82 @@ def check_group_in_block(config: Config, arch: Arch) -> Rejection | None:
 
     Fix: use a block with multiples of 128.
     """
-    columns = GROUPED[config.quant]
+    columns = GROUP_COLUMNS.get(config.quant, 1)
     if config.block.k % GROUP_K:
         return Rejection(f"block k = {config.block.k} is not a multiple of the group's {GROUP_K}", "block")
     if config.block.n % columns:
         return Rejection(f"block n = {config.block.n} is not a multiple of the group's {columns} columns", "block")
     return None
+
+
+# CK Tile's WarpGemmDispatcher has these mma with C transposed in no type, with the headers of 2025-11.
+NOT_TRANSPOSED = ((32, 32, 32), (16, 16, 64), (32, 32, 64))
+_ROW_GROUP_EXAMPLE = {**_GROUP_EXAMPLE, "quant": "a1x128"}
+
+
+@until("2026-06")
+@rule(
+    "P344",
+    "mma-not-transposed",
+    reads=("quant", "mma"),
+    enforced_by="compiler",
+    good=_ROW_GROUP_EXAMPLE,
+    bad={**_ROW_GROUP_EXAMPLE, "mma": (16, 16, 64)},
+    when={"quant": tuple(GROUP_ROWS)},
+)
+def check_transposed_mma(config: Config, arch: Arch) -> Rejection | None:
+    """Scales of groups of A need an mma that CK Tile has with C transposed: not 16x16x64, 32x32x32 or 32x32x64.
+
+    Why: a lane must hold elements of one row of C, to which one scale belongs. CK Tile's form that is not transposed
+    takes scales from wrong rows if a wave has several mma tiles along M.
+
+    Fix: use 16x16x32, 32x32x16, or 16x16x128 on gfx950; or CK Tile's headers of 2026-06.
+    """
+    if config.mma not in NOT_TRANSPOSED:
+        return None
+    return Rejection(f"CK Tile has no mma {config.mma} with C transposed", "mma")
+
+
+@since("2026-06")
+@rule(
+    "P345",
+    "bf8-mma-not-transposed",
+    reads=("quant", "mma", "dtype_a"),
+    enforced_by="compiler",
+    good=_ROW_GROUP_EXAMPLE,
+    bad={**_ROW_GROUP_EXAMPLE, "mma": (32, 32, 32), "dtype_a": "bf8", "dtype_b": "bf8"},
+    when={"quant": tuple(GROUP_ROWS)},
+)
+def check_transposed_bf8(config: Config, arch: Arch) -> Rejection | None:
+    """With the headers of 2026-06, scales of groups of A need another mma than 32x32x32 for bf8.
+
+    Why: CK Tile has this mma with C transposed for fp8 only.
+
+    Fix: use the mma 32x32x16.
+    """
+    if config.mma != (32, 32, 32) or config.dtype_a != "bf8":
+        return None
+    return Rejection("CK Tile has no mma 32x32x32 of bf8 with C transposed", "mma", Shape(32, 32, 16))
+
+
+@until("2026-06")
+@rule(
+    "P346",
+    "no-groups-of-both",
+    reads=("quant",),
+    enforced_by="compiler",
+    good=_GROUP_EXAMPLE,
+    bad={**_GROUP_EXAMPLE, "quant": "a1x128_b128x128"},
+    when={"quant": tuple(set(GROUP_ROWS) & set(GROUP_COLUMNS))},
+)
+def check_groups_of_both(config: Config, arch: Arch) -> Rejection | None:
+    """Scales of groups of A and of B need CK Tile's headers since 2026-06.
+
+    Why: earlier headers have loops for scales of groups of one operand.
+
+    Fix: use newer headers (TILEWRIGHT_CK), or scales of groups of B.
+    """
+    return Rejection(f"{config.quant} needs CK Tile's headers since 2026-06, not {arch.ck.generation}", "quant")
 
 
 @rule(
@@ -148,7 +220,7 @@ def check_group_in_block(config: Config, arch: Arch) -> Rejection | None:
         **{**_GROUP_EXAMPLE, "quant": "b1x128", "block": (64, 128, 256), "pad_k": True},
         "problem": {"quant": "b1x128", "k": 384},
     },
-    when={"quant": tuple(GROUPED)},
+    when={"quant": GROUPED},
     group_key=lambda config, arch: count_scale_vector(config, arch) if config.quant in GROUPED else 1,
 )
 def check_group_count(config: Config, problem: Problem, arch: Arch) -> Rejection | None:
@@ -189,6 +261,9 @@ RULES: tuple[Rule, ...] = (
     *(adapt_rule(each, view_gemm, FIXED, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES),
     check_group_loop,
     check_group_in_block,
+    check_transposed_mma,
+    check_transposed_bf8,
+    check_groups_of_both,
 )
 FIT_RULES: tuple[Rule, ...] = (
     check_problem,

@@ -12,13 +12,23 @@ from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.call_header import format_header
-from tilewright.ops.gemm_quant.config import GROUP_K, GROUPED, Config, count_scale_vector, view_gemm
+from tilewright.ops.gemm_quant.config import (
+    GROUP_COLUMNS,
+    GROUP_K,
+    GROUP_ROWS,
+    GROUPED,
+    Config,
+    count_scale_vector,
+    view_gemm,
+)
 from tilewright.ops.gemm_quant.problem import CALL
 from tilewright.ops.kernel import Kernel
 
 QUANT_TYPES = {
     **{"tensor": "TensorQuant", "rowcol": "RowColQuant"},
-    **dict.fromkeys(GROUPED, "BQuantGrouped"),
+    **dict.fromkeys(GROUP_COLUMNS, "BQuantGrouped"),
+    **dict.fromkeys(GROUP_ROWS, "AQuantGrouped"),
+    **dict.fromkeys(GROUP_ROWS.keys() & GROUP_COLUMNS.keys(), "ABQuantGrouped"),
 }
 # Tilewright's files that a rendered source includes, by the name in its include directives.
 SUPPORT: dict[str, Path | str] = {
@@ -30,9 +40,11 @@ SUPPORT: dict[str, Path | str] = {
 # The launchers of kinds: scales of groups have their own, so that a change of one does not rebuild the other kernels.
 LAUNCHER = "tilewright_gemm_quant_launch.hpp"
 GROUP_LAUNCHER = "tilewright_gemm_quant_group_launch.hpp"
+ROW_GROUP_LAUNCHER = "tilewright_gemm_quant_row_group_launch.hpp"
 LAUNCHERS = {
     LAUNCHER: Path(__file__).parent / "launch.hpp",
     GROUP_LAUNCHER: Path(__file__).parent / "group_launch.hpp",
+    ROW_GROUP_LAUNCHER: Path(__file__).parent / "row_group_launch.hpp",
 }
 HEADERS = (
     ck_shortcuts.NAME,
@@ -42,6 +54,13 @@ HEADERS = (
     "ck_tile/ops/gemm_quant/kernel/gemm_quant_kernel.hpp",
     "ck_tile/ops/epilogue/cshuffle_epilogue.hpp",
 )
+
+
+def list_launchers(quant: str) -> tuple[str, ...]:
+    """The launchers of a kind of scales: each includes the ones before it."""
+    if quant in GROUP_ROWS:
+        return LAUNCHER, GROUP_LAUNCHER, ROW_GROUP_LAUNCHER
+    return (LAUNCHER, GROUP_LAUNCHER) if quant in GROUPED else (LAUNCHER,)
 
 
 def make_context(kernel: Kernel) -> dict[str, Any]:
@@ -71,4 +90,9 @@ def _make_group(config: Config, arch: Arch) -> dict[str, Any] | None:
     """Values of a kernel with scales of groups; None without groups."""
     if config.quant not in GROUPED:
         return None
-    return {"columns": GROUPED[config.quant], "k": GROUP_K, "vector": count_scale_vector(config, arch)}
+    return {
+        "rows": GROUP_ROWS.get(config.quant, 0),
+        "columns": GROUP_COLUMNS.get(config.quant, 0),
+        "k": GROUP_K,
+        "vector": count_scale_vector(config, arch),
+    }
