@@ -25,6 +25,7 @@ from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.matrix.shapes import list_shapes
+from tilewright.emulator.matrix.sparse import list_sparse_shapes
 from tilewright.emulator.native.lower import lower_line_alone
 from tilewright.emulator.program import FaultStep, Program, make_listing
 
@@ -208,6 +209,8 @@ def support(name: str, gpu: str) -> str:
     """Return "native", "numpy" or "" for a name that is not supported."""
     code = _make_code(gpu)
     if name.startswith(("v_mfma", "v_wmma", "v_smfmac", "v_swmmac")):
+        if name in list_sparse_shapes(code.arch.family):
+            return "numpy"
         return "native" if name in list_shapes(code.arch.family) else ""
     for operands in list_operands(name, gpu):
         line = DisassembledLine(0, f"{name} {operands}".strip(), (0, 0))

@@ -80,6 +80,7 @@ SPELLINGS = {
     + """
 buffer_atomic_add_f64 v[0:1], v4, s[4:7], 0 offen glc
 buffer_wbinvl1_vol
+buffer_invl2
 global_load_dword v0, v[4:5], off glc slc
 """,
     "gfx942": GFX9 + GFX940,

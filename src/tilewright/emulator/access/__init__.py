@@ -24,9 +24,10 @@ _FAMILIES = {
 }
 # They write back or invalidate caches, which are not emulated. LLVM's wait counting does not count buffer_…; on gfx12
 # the load counter counts global_inv, and the store counter the others.
-CACHE_CONTROL = frozenset(
-    ("buffer_wbl2", "buffer_inv", "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_gl0_inv", "buffer_gl1_inv")
-)
+CACHE_CONTROL = frozenset((
+    "buffer_wbl2", "buffer_inv", "buffer_invl2", "buffer_wbinvl1", "buffer_wbinvl1_vol", "buffer_gl0_inv",
+    "buffer_gl1_inv",
+))  # fmt: skip
 COUNTED_CACHE_CONTROL = {"global_inv": "load", "global_wb": "store", "global_wbinv": "store"}
 
 

@@ -34,7 +34,7 @@ def choose_formats(shape: MatrixShape, instruction: Instruction, code: LoadedCod
     """Return the shape with the formats that the modifiers of an f8f6f4 instruction choose; others are unchanged."""
     if shape.layout != "f8f6f4":
         return shape
-    numbers = [_get_number(instruction, code, name, len(F8F6F4)) for name in ("cbsz", "blgp")]
+    numbers = [get_number(instruction, code, name, len(F8F6F4)) for name in ("cbsz", "blgp")]
     return shape.replace_formats(F8F6F4[numbers[0]], F8F6F4[numbers[1]])
 
 
@@ -54,17 +54,17 @@ def _read_mfma(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -
     known |= {"blgp"} if shape.patterns else set()
     # On CDNA 2 the bits of neg are blgp, and LLVM prints them so: their effect there is not known.
     known |= {"neg"} if shape.negates else set()
-    _check_known(known, instruction, code)
-    cbsz = _get_number(instruction, code, "cbsz", shape.blocks.bit_length())
+    check_known(known, instruction, code)
+    cbsz = get_number(instruction, code, "cbsz", shape.blocks.bit_length())
     a, b, c = _get_bits(instruction, code, "neg")
     return MatrixModifiers(
-        cbsz, _get_number(instruction, code, "abid", 1 << cbsz), _get_number(instruction, code, "blgp", 8),
+        cbsz, get_number(instruction, code, "abid", 1 << cbsz), get_number(instruction, code, "blgp", 8),
         a_negated=(a, a), b_negated=(b, b), c_negated=c,
     )  # fmt: skip
 
 
 def _read_f8f6f4(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> MatrixModifiers:
-    _check_known({"cbsz", "blgp"} | ({"op_sel", "op_sel_hi"} if shape.scaled else set()), instruction, code)
+    check_known({"cbsz", "blgp"} | ({"op_sel", "op_sel_hi"} if shape.scaled else set()), instruction, code)
     if shape.scaled and "op_sel_hi" not in instruction.modifiers:
         # LLVM always prints it here; for other instructions it omits it if all bits are set.
         raise code.unknown(f"{instruction.mnemonic} without op_sel_hi", instruction)
@@ -75,7 +75,7 @@ def _read_f8f6f4(shape: MatrixShape, instruction: Instruction, code: LoadedCode)
 
 
 def _read_integer_wmma(instruction: Instruction, code: LoadedCode) -> MatrixModifiers:
-    _check_known({"neg_lo", "clamp"}, instruction, code)
+    check_known({"neg_lo", "clamp"}, instruction, code)
     a, b, c = _get_bits(instruction, code, "neg_lo")
     if c:
         raise code.unknown("neg_lo of C", instruction)
@@ -84,7 +84,7 @@ def _read_integer_wmma(instruction: Instruction, code: LoadedCode) -> MatrixModi
 
 def _read_float_wmma(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> MatrixModifiers:
     halves = shape.layout == "wmma11" and shape.result != "f32"
-    _check_known({"neg_lo", "neg_hi"} | ({"op_sel"} if halves else set()), instruction, code)
+    check_known({"neg_lo", "neg_hi"} | ({"op_sel"} if halves else set()), instruction, code)
     low, high = _get_bits(instruction, code, "neg_lo"), _get_bits(instruction, code, "neg_hi")
     select = _get_bits(instruction, code, "op_sel")
     if select[0] or select[1]:
@@ -98,13 +98,15 @@ def _read_float_wmma(shape: MatrixShape, instruction: Instruction, code: LoadedC
     )  # fmt: skip
 
 
-def _check_known(known: Set[str], instruction: Instruction, code: LoadedCode) -> None:
+def check_known(known: Set[str], instruction: Instruction, code: LoadedCode) -> None:
+    """Raise for a modifier that is not among the known ones."""
     for name in instruction.modifiers:
         if name not in known:
             raise code.unknown(f"the modifier '{name}' of {instruction.mnemonic}", instruction)
 
 
-def _get_number(instruction: Instruction, code: LoadedCode, name: str, limit: int) -> int:
+def get_number(instruction: Instruction, code: LoadedCode, name: str, limit: int) -> int:
+    """Return the number of a modifier, 0 if it is absent. Raises from `limit` on."""
     value = instruction.modifiers.get(name, 0)
     if type(value) is not int or not 0 <= value < limit:
         raise code.unknown(f"{name}:{value} of {instruction.mnemonic} (0 to {limit - 1} are)", instruction)

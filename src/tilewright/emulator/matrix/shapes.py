@@ -156,7 +156,7 @@ def _list_wmma(layout: str) -> Iterator[tuple[str, MatrixShape]]:
 
 @cache
 def list_shapes(family: str) -> Mapping[str, MatrixShape]:
-    """Return the supported matrix instructions of a GPU family. Sparse ones (SMFMAC, SWMMAC) are not supported."""
+    """Return the supported matrix instructions of a GPU family. For sparse ones, see sparse.py."""
     if family in CDNA:
         return dict(_list_mfma(family))
     return dict(_list_wmma("wmma11" if family == "rdna3" else "wmma12"))

@@ -52,8 +52,8 @@ def find_fence(name: str, instruction: Instruction) -> int:
         if given and not given.get("sc1"):
             return 0
         return WRITES_BACK if name == "buffer_wbl2" else INVALIDATES
-    # buffer_gl0_inv is for the work-group: its L0 caches.
-    return 0 if name == "buffer_gl0_inv" else INVALIDATES
+    # buffer_gl0_inv is for the work-group: its L0 caches; buffer_invl2 is for the system: a device has one L2 cache.
+    return 0 if name in ("buffer_gl0_inv", "buffer_invl2") else INVALIDATES
 
 
 def find_wait_scope(counts: Mapping[str, int], arch: str) -> int:
