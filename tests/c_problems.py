@@ -29,7 +29,8 @@ from tilewright.ops.rule import find_violations
 from tilewright.select.c_source import render_rank_sources
 
 GPU = "gfx942"
-OPS = ("fmha", "gemm", "gemm_quant", "grouped_conv", "grouped_gemm", "norm")
+OPS = ("fmha", "gemm", "gemm_quant", "grouped_conv", "grouped_gemm", "moe_sorting", "norm", "topk")
+UNORDERED = ("gemm", "gemm_quant", "grouped_gemm", "moe_sorting", "topk")
 KERNELS = 60  # of each op
 SEED = 11  # of the problems that plans are compared for
 TUNED = 100  # of them, at most, have measured times
@@ -193,12 +194,12 @@ def build_stand_ins(folder: Path) -> StandIns:
 
 
 def make_order(kernels: Sequence[Kernel]) -> RankOrder:
-    """Priorities for some kernels of all ops but GEMMs, and measured times for some of the first problems of each op.
+    """Priorities for some kernels of most ops, and measured times for some of the first problems of each op.
 
-    Of the few kernels with scales, nearly all support every problem, so that one with a priority would always be first.
+    Of the kernels of the others, nearly all support every problem, so that one with a priority would always be first.
     """
     arch = archs.load(GPU)
-    priorities = {kernel: 1 for kernel in kernels[::7] if kernel.op not in ("gemm", "gemm_quant", "grouped_gemm")}
+    priorities = {kernel: 1 for kernel in kernels[::7] if kernel.op not in UNORDERED}
     tuned = []
     for op in map(find_op, OPS):
         own = [kernel for kernel in kernels if kernel.op == op.name]

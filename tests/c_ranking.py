@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,19 @@ def kernels_for(op: Op, gpu: str, most: int = 500) -> list[Kernel]:
     return [listed[place * len(listed) // most] for place in range(most)] if len(listed) > most else listed
 
 
+def _random_rows(op: Op, config: Any, size: Callable[[int, int], int]) -> Any:
+    """Rows of a norm, logits of tokens, or the experts of tokens."""
+    if op.name == "norm":
+        common = {name: getattr(config, name) for name in COMMON_FIELDS}
+        return op.problem_type(**common, rows=size(1, 20_000), columns=size(1, 30_000))
+    experts = size(1, 512)
+    sizes = {"experts": experts, "k": min(size(1, 16), experts)}
+    if op.name == "topk":
+        return op.problem_type(**sizes, rows=size(1, 20_000), activation=config.activation, dtype=config.dtype)
+    flags = {"masked": config.masked, "keep_empty": config.keep_empty}
+    return op.problem_type(**sizes, **flags, tokens=size(1, 20_000), unit=size(1, 64))
+
+
 def random_problem(op: Op, config: Any, random: np.random.Generator) -> Any:
     """A problem of the types and layouts of a config; half of its sizes are round, so that kernels fit."""
 
@@ -126,9 +139,8 @@ def random_problem(op: Op, config: Any, random: np.random.Generator) -> Any:
 
     if op.name == "fmha":
         return _random_attention(op, config, random)
-    if op.name == "norm":
-        common = {name: getattr(config, name) for name in COMMON_FIELDS}
-        return op.problem_type(**common, rows=size(1, 20_000), columns=size(1, 30_000))
+    if op.name in ("norm", "topk", "moe_sorting"):
+        return _random_rows(op, config, size)
     types = {name: getattr(config, name) for name in ("dtype_a", "dtype_b", "dtype_c")}
     if op.name == "gemm_quant":
         sizes = {"m": size(1, 20_000), "n": size(1, 20_000), "k": size(8, 20_000)}

@@ -55,6 +55,8 @@ CHANGES = {
     "add_of_4_bytes": ("int add_bytes      = 4;", "int add_bytes      = 2;"),
     "add_of_8_bytes": ("int add_bytes      = 8;", "int add_bytes      = 2;"),
     "no_barrier": ("        ck_tile::block_sync_lds();\n", ""),
+    "one_shot": ("constexpr bool one_shot = false;", "constexpr bool one_shot = true;"),
+    "topk_of_ck": ("WarpPerRowPipeline<Problem, Policy>", "WarpPerRowPipeline<Problem>"),
     "supported": ("if(!Form::template supported<K>(K::MakeKernelArgs(Form::host_args(*args, nullptr))))", "if(false)"),
 }
 

@@ -30,7 +30,7 @@ from tilewright.building.toolchain import Toolchain, find_toolchain
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
-OPS = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gemm")
+OPS = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gemm", "topk", "moe_sorting")
 GPUS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 MOST_PER_SET = 40  # kernels of a set to choose from
 

@@ -54,6 +54,8 @@ _ODDITIES: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "block": (*_BLOCK_GEMM["block"], *_make_shapes((192, 128, 64), (64, 64, 1024), (128, 128, 192))),
     },
     "grouped_gemm": _BLOCK_GEMM,
+    "moe_sorting": {"tile": (3, 5, 6, 16)},
+    "topk": {"experts": (24, 48, 96, 160, 2048), "threads": (96, 192), "vector": (3, 6, 16)},
     "norm": {"rows": (3, 16), "columns": (768, 1000, 1536, 3072), "threads": (96, 192), "vector": (3, 6, 16)},
 }
 

@@ -27,6 +27,7 @@ Row = list[Any]  # the name of a GPU, then JSON values
 LEGAL_SHARE, RANDOM_SHARE = 0.35, 0.05
 # Configs with more violations are left out, except for those of random values.
 MOST_VIOLATIONS = 5
+MOST_ATTEMPTS = 1000  # for each config that is wanted: usually a few are enough
 BASES = 300  # legal configs of each GPU, drawn from all strata; the others are changes of these
 TARGETED = 60  # configs that are drawn to violate a given rule
 FEWEST_COMBINATIONS, MOST_COMBINATIONS = 20, 3_000_000  # of a space, so that it can be counted in a second
@@ -160,7 +161,9 @@ class Sampler:
         left = {True: legal, False: number - random_ones - legal}  # by whether they are legal
         for values in pool[: left[True]]:
             left[True] -= self.add(rows, gpu, values, ())
-        while any(left.values()):
+        for _ in range(number * MOST_ATTEMPTS):  # an op may have fewer configs
+            if not any(left.values()):
+                break
             values = self.change(gpu, self.rng.choice(pool))
             codes = self.judge(gpu, values)
             if codes is None or len(codes) > MOST_VIOLATIONS or not left[not codes]:
@@ -169,7 +172,9 @@ class Sampler:
                 left[not codes] -= 1
                 if not codes:
                     pool.append(values)
-        while random_ones:
+        for _ in range(random_ones * MOST_ATTEMPTS):
+            if not random_ones:
+                break
             values = self._drop_defaults({name: self.draw_value(gpu, name, {}) for name in self.fields})
             codes = self.judge(gpu, values)
             random_ones -= codes is not None and self.add(rows, gpu, values, codes)

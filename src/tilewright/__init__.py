@@ -37,9 +37,11 @@ if TYPE_CHECKING:
         grouped_conv,
         grouped_gemm,
         kernel_of,
+        moe_sorting,
         norm,
         parse_kernel,
         suggest,
+        topk,
     )
     from tilewright.ops.fmha.functions import append_to_cache, attention, attention_gradient
     from tilewright.ops.gemm.functions import matmul
@@ -47,8 +49,10 @@ if TYPE_CHECKING:
     from tilewright.ops.grouped_conv.functions import conv, conv_input_gradient, conv_weight_gradient
     from tilewright.ops.grouped_gemm.functions import grouped_matmul
     from tilewright.ops.kernel_set import load_kernel_set
+    from tilewright.ops.moe_sorting.functions import sort_by_expert
     from tilewright.ops.norm.functions import layer_norm, rms_norm, smooth_quantize
     from tilewright.ops.problem_list import read_problems
+    from tilewright.ops.topk.functions import topk_sigmoid, topk_softmax
     from tilewright.registry.catalog import kernels, select_kernel, sets
     from tilewright.registry.packing import pack
     from tilewright.registry.registry import Registry, build
@@ -78,9 +82,11 @@ else:
                 "grouped_conv",
                 "grouped_gemm",
                 "kernel_of",
+                "moe_sorting",
                 "norm",
                 "parse_kernel",
                 "suggest",
+                "topk",
             ),
             "tilewright.ops.fmha.functions": ("append_to_cache", "attention", "attention_gradient"),
             "tilewright.ops.gemm.functions": ("matmul",),
@@ -88,8 +94,10 @@ else:
             "tilewright.ops.grouped_conv.functions": ("conv", "conv_input_gradient", "conv_weight_gradient"),
             "tilewright.ops.grouped_gemm.functions": ("grouped_matmul",),
             "tilewright.ops.kernel_set": ("load_kernel_set",),
+            "tilewright.ops.moe_sorting.functions": ("sort_by_expert",),
             "tilewright.ops.norm.functions": ("layer_norm", "rms_norm", "smooth_quantize"),
             "tilewright.ops.problem_list": ("read_problems",),
+            "tilewright.ops.topk.functions": ("topk_sigmoid", "topk_softmax"),
             "tilewright.registry.catalog": ("kernels", "select_kernel", "sets"),
             "tilewright.registry.packing": ("pack",),
             "tilewright.registry.registry": ("Registry", "build"),
@@ -131,6 +139,7 @@ __all__ = [
     "load_kernel_set",
     "matmul",
     "measure",
+    "moe_sorting",
     "norm",
     "options",
     "pack",
@@ -143,9 +152,13 @@ __all__ = [
     "set_options",
     "sets",
     "smooth_quantize",
+    "sort_by_expert",
     "suggest",
     "sweep",
     "time_plan",
+    "topk",
+    "topk_sigmoid",
+    "topk_softmax",
     "tune",
     "verify",
     "view_on",

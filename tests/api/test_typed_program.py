@@ -24,6 +24,7 @@ space = tw.gemm.space(dtype="fp16", layout="rcr", block=[(64, 64, 32)])
 problem = tw.gemm.Problem(m=64, n=64, k=64, dtype="fp16", layout="rcr")
 convolution, attention, norm, scaled = tw.grouped_conv.OP, tw.fmha.OP, tw.norm.OP, tw.gemm_quant.OP
 grouped = tw.grouped_gemm.OP, tw.grouped_matmul
+routing = tw.topk.OP, tw.topk_softmax, tw.topk_sigmoid, tw.moe_sorting.OP, tw.sort_by_expert
 files = tw.load_kernel_set("mine.toml"), tw.read_problems("gemm", "shapes.csv")
 registry: tw.Registry = tw.build("fp16_rcr_essential", "MI300X", jobs=2, limit=None)
 registry = tw.build([space, "fp16_rcr_essential"], ["gfx942", "gfx950"])

@@ -100,9 +100,11 @@ def test_ops_declare_filters_and_report_fields_that_exist(op: Op) -> None:
         is_property = isinstance(getattr(op.config_type, target, None), property)
         assert is_property or target in (*op.field_names, *op.shorthands)
     assert set(op.report_fields.values()) <= set(op.field_names)
-    # All have options in help texts. Norms have no layout: their rows are contiguous. Grouped GEMM has one kind.
-    lacking = {"norm": {"layout"}, "grouped_gemm": {"variants"}}.get(op.name, set())
-    assert set(COMMON) - {*op.filters, *op.field_names, *op.shorthands} == lacking
+    # All have options in help texts. Rows of norms and top-k have no layout: they are contiguous. Grouped GEMM has one
+    # kind, and sorting neither kinds nor types nor layouts.
+    rows = {"norm": {"layout"}, "topk": {"layout"}, "moe_sorting": set(COMMON)}
+    lacking = {**rows, "grouped_gemm": {"variants"}}
+    assert set(COMMON) - {*op.filters, *op.field_names, *op.shorthands} == lacking.get(op.name, set())
 
 
 @dataclass(frozen=True, kw_only=True)

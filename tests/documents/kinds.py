@@ -181,7 +181,7 @@ def _load_bundle(folder: Path) -> None:
 
 
 def _changed_problems(suffix: str) -> Kind:
-    ops = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gemm")
+    ops = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gemm", "topk", "moe_sorting")
 
     def write(folder: Path, random: Random | None) -> bytes:
         op = find_op(random.choice(ops) if random else ops[0])

@@ -13,6 +13,7 @@ from tests.functions.attention_kernels import get_kernels
 from tests.functions.grouped_kernels import POOL as GROUPED
 from tests.functions.kernels import POOL
 from tests.functions.norm_kernels import POOL as NORMS
+from tests.functions.routing_kernels import SOFTMAX, SORTING
 from tests.functions.scaled_kernels import POOL as SCALED
 from tests.functions.test_conv import POOLS
 from tests.functions.test_torch_operators import GRADIENT_KERNELS, draw, use
@@ -102,6 +103,11 @@ def make_grouped() -> tuple[Any, ...]:
     return tokens, weights.transpose(-2, -1), torch.tensor([2, 6], dtype=torch.int32), torch.bfloat16
 
 
+def make_pairs() -> tuple[Any, ...]:
+    ids = torch.tensor([[0, 3], [2, 0], [3, 1]], dtype=torch.int32)
+    return ids, torch.linspace(0.1, 0.6, 6).reshape(3, 2), None, 4, 1
+
+
 def make_conv_gradient(of: str, ndim: int) -> tuple[Any, ...]:
     images, filters, _ = detach(make_lines() if ndim == 1 else make_volumes())
     options = ([1] * ndim, [1] * ndim, [1] * ndim, 1)
@@ -152,6 +158,8 @@ CASES = {
     # The check of the schema multiplies the arguments, which torch cannot do with 8-bit floats.
     "scaled_mm": Case("scaled_mm", SCALED, make_scaled, CHECKS[1:]),
     "grouped_mm": Case("grouped_mm", GROUPED, make_grouped),
+    "topk": Case("topk", (SOFTMAX,), lambda: (draw_float(1, 6, 20), 3, "softmax")),
+    "sort_by_expert": Case("sort_by_expert", (SORTING,), make_pairs),
     "rms_norm": Case("rms_norm", NORMS, lambda: (draw_float(1, 6, 20), [20], draw_float(2, 20), 1e-6)),
     "rms_norm of strided tensors": Case(
         "rms_norm", NORMS, lambda: (transpose(draw_float(1, 6, 20), 0, 1), [20], None, 1e-6)

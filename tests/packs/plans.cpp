@@ -9,7 +9,9 @@
 #include <tilewright/gemm_quant.hpp>
 #include <tilewright/grouped_conv.hpp>
 #include <tilewright/grouped_gemm.hpp>
+#include <tilewright/moe_sorting.hpp>
 #include <tilewright/norm.hpp>
+#include <tilewright/topk.hpp>
 
 #include <cstdio>
 #include <fstream>
@@ -78,6 +80,10 @@ int main(int, char** words)
             return print<tilewright::fmha::Problem>(pack, words[3], words[4]);
         if(op == "grouped_conv")
             return print<tilewright::grouped_conv::Problem>(pack, words[3], words[4]);
+        if(op == "moe_sorting")
+            return print<tilewright::moe_sorting::Problem>(pack, words[3], words[4]);
+        if(op == "topk")
+            return print<tilewright::topk::Problem>(pack, words[3], words[4]);
         if(op == "norm")
             return print<tilewright::norm::Problem>(pack, words[3], words[4]);
         std::cerr << "unknown op " << op << '\n';

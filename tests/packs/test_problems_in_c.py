@@ -77,13 +77,15 @@ def test_completed_problems_are_those_of_python(op: str, stand_ins: StandIns) ->
 
 
 # Lists of tensors that the problems of an op have, at least. A product with scales has those of A, or not.
-FORMS = {"gemm_quant": 2, "grouped_gemm": 2}
+FORMS = {"gemm_quant": 2, "grouped_gemm": 2, "topk": 1, "moe_sorting": 2}
 INVALID = {
     "gemm": [{"m": 0}, {"stride_a": 3}, {"num_row_d": 1}, {"num_d": 9}, {"stride_c": 1}],
     "gemm_quant": [{"m": 0}, {"stride_a": 3}, {"stride_b": 3}, {"stride_c": 1}, {"k": 0}],
     "grouped_gemm": [{"m": 0}, {"groups": 0}, {"stride_a": 3}, {"stride_b": 3}, {"stride_c": 1}],
     "grouped_conv": [{"g": 3}, {"left_pad": (-1, 0)}, {"stride": (0, 1)}, {"c": 5, "g": 2}, {"filter_size": (40, 1)}],
     "fmha": [{"kv_heads": 3}, {"window_left": 4}, {"total_q": 4}, {"mode": "group", "total_q": 1}, {"seqlen_q": 0}],
+    "moe_sorting": [{"tokens": 0}, {"experts": 0}, {"k": 0}, {"k": 5000}, {"unit": 0}],
+    "topk": [{"rows": 0}, {"experts": 0}, {"k": 0}, {"k": 5000}, {"stride_x": 3}],
     "norm": [{"rows": 0}, {"stride_y": 3}, {"kind": "smoothquant"}, {"dtype_y": "int8"}, {"quant": "dynamic"}],
 }
 

@@ -32,9 +32,11 @@ WHERE = {
     "grouped_gemm": {"dtype_a": ("bf16",), "ragged": ("m", "k"), "groups": (4, 64)},
     "grouped_conv": {"direction": ("forward", "backward_data"), "g": (1, 2), "dilation": ((1, 1), (1, 2), (1, 1, 1))},
     "fmha": {"dtype": ("fp16",), "batch": (2, 4, 16, 32), "lse": (False,)},
+    "moe_sorting": {"experts": (8, 64), "masked": (False,)},
+    "topk": {"dtype": ("bf16",), "experts": (8, 64, 128), "activation": ("softmax",)},
     "norm": {"dtype": ("bf16",), "columns": (64, 1024, 4096), "residual": ("none",)},
 }
-RANKED_OPS = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gemm")
+RANKED_OPS = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gemm", "topk", "moe_sorting")
 
 
 @pytest.mark.compile
@@ -111,7 +113,7 @@ def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
     if kinds == "two":
         last = random_bundle(op, GPU, kernels, seed=7, transform=RELEVANCE)
         # The first knows only the kernels of one pipeline: the others are left to the second.
-        field = "threads" if op.name == "norm" else "pipeline"
+        field = {"norm": "threads", "topk": "threads", "moe_sorting": "tile"}.get(op.name, "pipeline")
         some = {field: (getattr(kernels[0].config, field),)}
         assert 0 < sum(getattr(kernel.config, field) in some[field] for kernel in kernels) < len(kernels)
         return [replace(random_bundle(op, GPU, kernels, where=WHERE[op.name]), kernels=some), last]

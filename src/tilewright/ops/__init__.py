@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
-from tilewright.ops import fmha, gemm, gemm_quant, grouped_conv, grouped_gemm, norm
+from tilewright.ops import fmha, gemm, gemm_quant, grouped_conv, grouped_gemm, moe_sorting, norm, topk
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 # Other packages add an op with an entry point of this group whose object is an `Op`.
 ENTRY_POINTS = "tilewright.ops"
-OPS: tuple[Op, ...] = (gemm.OP, grouped_conv.OP, fmha.OP, norm.OP, gemm_quant.OP, grouped_gemm.OP)
+OPS: tuple[Op, ...] = (
+    *(gemm.OP, grouped_conv.OP, fmha.OP, norm.OP, gemm_quant.OP, grouped_gemm.OP),
+    *(topk.OP, moe_sorting.OP),
+)
 _OWN = {op.name: op for op in OPS}
 
 
@@ -167,7 +170,9 @@ __all__ = [
     "list_ops",
     "list_plugin_failures",
     "load_problem",
+    "moe_sorting",
     "norm",
     "parse_kernel",
     "suggest",
+    "topk",
 ]

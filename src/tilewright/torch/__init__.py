@@ -22,10 +22,13 @@ from tilewright.torch.flash_attention import (  # noqa: E402
 from tilewright.torch.grouped_matmul import grouped_mm  # noqa: E402
 from tilewright.torch.inductor import make_inductor_options  # noqa: E402
 from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
+from tilewright.torch.mixture_of_experts import fused_moe  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
 from tilewright.torch.norms import layer_norm, rms_norm  # noqa: E402
 from tilewright.torch.problem_recorder import RecordedProblems, record_problems  # noqa: E402
+from tilewright.torch.routing import topk_sigmoid, topk_softmax  # noqa: E402
 from tilewright.torch.scaled_matmul import scaled_mm  # noqa: E402
+from tilewright.torch.sorting import sort_by_expert  # noqa: E402
 from tilewright.torch.torch_attention import register_flash_attention  # noqa: E402
 from tilewright.torch.transformers import register_attention  # noqa: E402
 
@@ -45,6 +48,7 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "fused_moe",
     "grouped_mm",
     "layer_norm",
     "linear",
@@ -56,4 +60,7 @@ __all__ = [
     "replace_modules",
     "rms_norm",
     "scaled_mm",
+    "sort_by_expert",
+    "topk_sigmoid",
+    "topk_softmax",
 ]

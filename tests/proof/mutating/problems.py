@@ -141,13 +141,29 @@ def _draw_grouped(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]
     return {**_draw_scaled(config, trial, rng), "groups": groups}
 
 
+def _draw_topk(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw other numbers of rows, experts and results, and gaps between rows."""
+    experts = config.vector * rng.randint(1, config.experts // config.vector)
+    stride = experts + config.vector * rng.randint(0, 3)
+    return {"rows": rng.randint(1, 50), "experts": experts, "k": rng.randint(1, min(16, experts)), "stride_x": stride}
+
+
+def _draw_sorting(config: Any, _: Any, rng: random.Random) -> dict[str, Any]:
+    """Draw other numbers of tokens and experts, and other blocks."""
+    experts = rng.randint(1, 200 // config.tile)
+    k = rng.randint(1, min(8, experts))
+    return {"tokens": rng.randint(1, 100), "experts": experts, "k": k, "unit": rng.choice((1, 3, 16, 64))}
+
+
 _DRAW_BY_OP: dict[str, Draw] = {
     "gemm": _draw_gemm,
     "gemm_quant": _draw_scaled,
     "grouped_conv": _draw_conv,
     "grouped_gemm": _draw_grouped,
     "fmha": _draw_fmha,
+    "moe_sorting": _draw_sorting,
     "norm": _draw_norm,
+    "topk": _draw_topk,
 }
 
 

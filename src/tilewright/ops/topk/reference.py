@@ -1,0 +1,94 @@
+"""Random inputs of a top-k, its reference outputs, the allowed error of each element, and problems to try.
+
+Imports NumPy: import this module only where arrays are used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.arch.number_formats import Floats, to_numpy_dtype
+from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.rounding import to_float64
+from tilewright.ops.rule import find_violations
+from tilewright.ops.tolerance import Tolerance
+from tilewright.ops.topk.config import Config, count_lanes, count_rows, get_common_fields
+from tilewright.ops.topk.problem import Problem
+from tilewright.ops.topk.rules import FIT_RULES
+
+U = 2.0**-24  # the rounding error of fp32
+# Logits are multiples of 1/64 up to 8: different ones have different weights in fp32, of softmax and of sigmoid.
+STEPS, LARGEST = 64, 8
+
+
+def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
+    """Logits. Those of seed 0 are whole numbers, so that many of a row are equal."""
+    generator = np.random.default_rng([seed, problem.rows, problem.experts, problem.k])
+    step = 1 if seed == 0 else STEPS
+    values = generator.integers(-LARGEST * step, LARGEST * step + 1, (problem.rows, problem.experts)) / step
+    return {"x": values.astype(to_numpy_dtype(problem.dtype, arch))}
+
+
+def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, Floats]:  # noqa: ARG001
+    """Weights in float64 and the exact indices. Both activations grow with x, so that x itself is compared."""
+    x = to_float64(given["x"])
+    indices = np.argsort(-x, axis=1, kind="stable")[:, : problem.k]
+    if problem.activation == "sigmoid":
+        weights = 1 / (1 + np.exp(-x))
+    else:
+        grown = np.exp(x - x.max(axis=1, keepdims=True))
+        weights = grown / grown.sum(axis=1, keepdims=True)
+    return {"weights": np.take_along_axis(weights, indices, axis=1), "indices": indices.astype(np.float64)}
+
+
+def compute_tolerance(
+    config: Config,
+    problem: Problem,
+    inputs: Mapping[str, NDArray[Any]],
+    reference: Mapping[str, NDArray[Any]],
+    arch: Arch,
+) -> dict[str, Tolerance]:
+    """The allowed error of each element: none of indices; weights are computed in fp32.
+
+    An exponential has the error of its argument, which is multiplied by log2(e), and three roundings. A sum has the
+    mean error of its terms, and one for each step: the elements of a lane, then the halvings of lanes.
+    """
+    x, weights = to_float64(inputs["x"]), to_float64(reference["weights"])
+    if problem.activation == "sigmoid":
+        chosen = np.take_along_axis(x, to_float64(reference["indices"]).astype(np.int64), axis=1)
+        # exp(-x), which is a part 1 - weight of the sum, the sum and the quotient.
+        limits = deviations = weights * U * ((1 - weights) * (np.abs(chosen) + 3) + 4)
+    else:
+        below = x.max(axis=1, keepdims=True) - x
+        whole = np.exp(-below)
+        of_sum = (whole * (below + 3)).sum(axis=1, keepdims=True) / whole.sum(axis=1, keepdims=True)
+        chosen = np.take_along_axis(below, to_float64(reference["indices"]).astype(np.int64), axis=1)
+        steps = config.experts / count_lanes(config, arch) + math.log2(arch.wave_size)
+        # The exponential, the sum, its reciprocal and the product.
+        limits, deviations = (weights * U * (chosen + 3 + of_sum + count + 4) for count in (steps, math.sqrt(steps)))
+    exact = np.zeros_like(weights)
+    return {"weights": Tolerance(limits, deviations), "indices": Tolerance(exact, exact)}
+
+
+def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
+    """Problems at the edges of a kernel: one row, more and fewer than a work-group has, short rows, one result, all."""
+    whole, vector, rows = config.experts, config.vector, count_rows(config, arch)
+    sizes = (
+        (rows + 1, whole, min(8, whole), 0),
+        (1, whole, 1, 0),
+        (3, whole - vector, min(4, whole - vector), vector),
+        (rows - 1, vector, vector, 3 * vector),
+        (2 * rows + 3, whole // 2 + vector, 2, 0),
+        (2, min(whole, 64), min(whole, 64), 0),
+    )
+    found = [
+        Problem(**get_common_fields(config), rows=count, experts=experts, k=k, stride_x=experts + gap)
+        for count, experts, k, gap in sizes
+        if count > 0 and 0 < k <= experts
+    ]
+    return tuple(problem for problem in found if not find_violations(FIT_RULES, config, problem, arch))

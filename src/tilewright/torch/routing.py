@@ -1,0 +1,67 @@
+"""The operator `tilewright::topk`: the routing of tokens to experts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tilewright.base.errors import TensorError
+from tilewright.ops.topk import functions
+from tilewright.torch.emulation import find_device
+
+
+def topk_softmax(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k most probable experts of each token: weights in float32, and indices in int32.
+
+    `x` (tokens, experts) are logits. The largest weight is first; of equal ones, that with the lower index. Weights are
+    `torch.softmax(x.float(), -1)` at the indices, and have gradients; they are not normalised again.
+    """
+    weights, indices = torch.ops.tilewright.topk(x, k, "softmax")
+    return weights, indices
+
+
+def topk_sigmoid(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same, with weights `torch.sigmoid(x.float())` at the k largest logits."""
+    weights, indices = torch.ops.tilewright.topk(x, k, "sigmoid")
+    return weights, indices
+
+
+def _check(x: torch.Tensor, k: int) -> None:
+    if x.dim() < 1 or not 1 <= k <= x.shape[-1]:
+        raise TensorError(f"topk needs x with k to the last dimension, got k {k} and shape {tuple(x.shape)}")
+
+
+@torch.library.custom_op("tilewright::topk", mutates_args=())
+def _topk(x: torch.Tensor, k: int, activation: str) -> tuple[torch.Tensor, torch.Tensor]:
+    device = find_device(x, "tilewright::topk")
+    _check(x, k)
+    select = functions.topk_softmax if activation == "softmax" else functions.topk_sigmoid
+    weights, indices = select(x, k, device=device)
+    return weights, indices
+
+
+@_topk.register_fake
+def _(x: torch.Tensor, k: int, activation: str) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: ARG001
+    _check(x, k)
+    shape = (*x.shape[:-1], k)
+    return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int32)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    x, _, ctx.activation = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(x, output[1])
+
+
+def _differentiate(context: Any, gradient: torch.Tensor, _: Any) -> tuple[torch.Tensor, None, None]:
+    """torch computes the gradient, in fp32: CK Tile has no kernel for it."""
+    x, indices = context.saved_tensors
+    wide = x.detach().float().requires_grad_()
+    with torch.enable_grad():
+        weights = torch.softmax(wide, -1) if context.activation == "softmax" else torch.sigmoid(wide)
+        (found,) = torch.autograd.grad(weights.gather(-1, indices.long()), wide, gradient)
+    return found.to(x.dtype), None, None
+
+
+_topk.register_autograd(_differentiate, setup_context=_save)

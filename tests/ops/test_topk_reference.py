@@ -1,0 +1,71 @@
+"""The reference of top-k against torch's operators on the CPU, and the tolerance against wrong and right results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ci_kernels import read_samples
+from tilewright import arch as archs
+from tilewright.ops import find_op
+from tilewright.ops.kernel import Kernel
+from tilewright.ops.topk.config import Config
+from tilewright.ops.topk.problem import Problem, apply_strides, list_tensors
+from tilewright.ops.topk.reference import compute_reference, compute_tolerance, list_trials, make_inputs
+
+torch = pytest.importorskip("torch")
+TOPK = find_op("topk")
+GPU = archs.load("gfx942")
+SAMPLE = [kernel for expected, kernel in read_samples() if expected == "computes" and kernel.op == TOPK.name]
+
+
+@pytest.mark.parametrize("kernel", SAMPLE, ids=lambda kernel: kernel.slug)
+def test_reference_and_torch_agree_on_the_trials_of_every_kernel(kernel: Kernel) -> None:
+    """Kernels are compared with the reference on these inputs. So torch's results are those that they must have."""
+    arch, config = archs.load(kernel.arch), kernel.config
+    assert isinstance(config, Config)
+    for problem in list_trials(config, arch):
+        for seed in (0, 1):
+            inputs = make_inputs(problem, seed, arch)
+            found = compute_reference(problem, inputs, arch)
+            x = torch.tensor(np.asarray(inputs["x"], dtype=np.float64))
+            values = torch.softmax(x, -1) if problem.activation == "softmax" else torch.sigmoid(x)
+            np.testing.assert_allclose(found["weights"], torch.topk(values, problem.k)[0], rtol=1e-12)
+            # torch.topk does not say which of equal elements it takes; its stable sort does.
+            places = torch.sort(x, dim=-1, descending=True, stable=True)[1][:, : problem.k]
+            np.testing.assert_array_equal(found["indices"], places)
+
+
+def test_inputs_have_equal_logits_and_different_ones() -> None:
+    problem = Problem(activation="softmax", rows=9, experts=64, k=8, dtype="bf16")
+    equal, different = (np.asarray(make_inputs(problem, seed, GPU)["x"], dtype=np.float64) for seed in (0, 1))
+    counts = [len(np.unique(np.sort(row)[-8:])) for row in equal]
+    assert max(counts) < 8
+    assert np.mean([len(np.unique(row)) for row in different]) > 50
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+def test_fp32_results_are_within_the_limit_and_coarser_ones_are_not(activation: str) -> None:
+    problem = Problem(activation=activation, rows=50, experts=128, k=8, dtype="fp32")
+    config = Config(activation=activation, dtype="fp32", experts=128, rows=1, threads=64, vector=1)
+    inputs = make_inputs(problem, 1, GPU)
+    reference = compute_reference(problem, inputs, GPU)
+    tolerance = compute_tolerance(config, problem, inputs, reference, GPU)
+    assert not tolerance["indices"].limit.any()
+    x = inputs["x"]
+    grown = np.exp(x - x.max(axis=1, keepdims=True))
+    values = grown / grown.sum(axis=1, keepdims=True) if activation == "softmax" else 1 / (1 + np.exp(-x))
+    assert values.dtype == np.float32
+    right = np.take_along_axis(values, reference["indices"].astype(int), axis=1)
+    off = np.abs(right - reference["weights"])
+    assert (off <= tolerance["weights"].limit).all() and off.any()
+    coarse = right.astype(np.float16).astype(np.float64)
+    assert (np.abs(coarse - reference["weights"]) > tolerance["weights"].limit).mean() > 0.5
+
+
+def test_rows_may_have_gaps_and_results_may_not() -> None:
+    problem = Problem(activation="softmax", rows=3, experts=8, k=2, dtype="fp16")
+    assert apply_strides(problem, {"x": (12, 1)}).stride_x == 12
+    assert [tensor.strides for tensor in list_tensors(problem)] == [(8, 1), (2, 1), (2, 1)]
+    with pytest.raises(Exception, match="weights"):
+        apply_strides(problem, {"weights": (3, 1)})
