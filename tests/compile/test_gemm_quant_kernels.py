@@ -8,12 +8,16 @@ import pytest
 from on_device import device_of
 
 from built_kernels import built
+from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tests.functions.scaled_kernels import COLUMNS, GROUPS, ROWCOL, ROWS, TENSOR, make_scaled
 from tilewright import arch as archs
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import find_op
+from tilewright.ops.gemm_quant.config import GROUPED
+from tilewright.ops.gemm_quant.problem import Problem
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.rule import find_violations
 
 pytestmark = pytest.mark.compile
 OP = find_op("gemm_quant")
@@ -33,6 +37,19 @@ def check(kernel: Kernel, most: int) -> None:
 @pytest.mark.parametrize("kernel", [ROWCOL, TENSOR, GROUPS, COLUMNS, ROWS], ids=lambda kernel: kernel.config.quant)
 def test_edges_of_a_kernel_with_scales(kernel: Kernel) -> None:
     check(kernel, 6)
+
+
+@pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)
+@pytest.mark.parametrize("quant", GROUPED)
+def test_functions_have_kernels_for_any_number_of_rows_with_newer_headers(quant: str) -> None:
+    types = {"dtype_a": "fp8", "dtype_b": "fp8", "dtype_c": "bf16"}
+    problem = Problem(m=1, n=4096, k=7168, quant=quant, layout="rcr", **types)
+    assert OP.portfolio is not None
+    with use_tree(TREES / NEWER):
+        arch = archs.load("gfx942")
+        kernels = OP.portfolio.list_kernels(problem, arch)
+        broken = [find_violations(OP.fit_rules, kernel.config, problem, arch) for kernel in kernels]
+    assert broken and not any(broken)
 
 
 @pytest.mark.deep

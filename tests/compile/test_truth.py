@@ -68,7 +68,7 @@ WANTED = {
     "gemm_quant": Wanted(
         **{"accepted": 74, "rejected": 29, "broken_rules": 10, "most_trials": 5, "pairs": 320},
         every_value_of=("quant", "layout", "pipeline"),
-        for_newer=8,
+        for_newer=5,
         dtypes=frozenset({"fp8", "bf8"}),
         pairs_in_ci=False,
         gpus=("gfx942", "gfx950", "gfx1201"),

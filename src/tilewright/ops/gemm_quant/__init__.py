@@ -18,6 +18,7 @@ from tilewright.ops.gemm_quant import source
 from tilewright.ops.gemm_quant.config import (
     COMMON_FIELDS,
     DTYPES,
+    GROUPED,
     LAYOUTS,
     OUTPUTS,
     PIPELINES,
@@ -70,8 +71,11 @@ def _list_strata(arch: Arch) -> dict[tuple[str, ...], list[tuple[Any, ...]]]:
     }
 
 
-def _list_portfolio_fields(problem: Problem, arch: Arch) -> tuple[Fields, ...]:  # noqa: ARG001
-    return ({**{name: getattr(problem, name) for name in COMMON_FIELDS}, "dtype_acc": "fp32"},)
+def _list_portfolio_fields(problem: Problem, arch: Arch) -> tuple[Fields, ...]:
+    fields = {**{name: getattr(problem, name) for name in COMMON_FIELDS}, "dtype_acc": "fp32"}
+    # With the headers of 2026-06, only kernels that pad M take any number of rows (rule S512).
+    padded = problem.quant in GROUPED and arch.ck.generation >= "2026-06"
+    return ({**fields, **({"pad_m": True} if padded else {})},)
 
 
 OP = Op(
