@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright.base.errors import OutputError
+from tilewright.base.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import secrets
+else:  # most processes write nothing
+    secrets = LazyModule("secrets")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PLACE = (

@@ -11,7 +11,6 @@ import errno
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -134,7 +133,7 @@ def _read_cache(memory: Path) -> dict[str, object]:
 
 def _write_cache(memory: Path, known: dict[str, str]) -> None:
     """Write a cache file. If the folder cannot be written, the digest is computed again next time."""
-    private = memory.with_name(f".{memory.name}.{secrets.token_hex(4)}")  # unique, since several threads may write
+    private = memory.with_name(f".{memory.name}.{os.urandom(4).hex()}")  # unique, since several threads may write
     try:
         memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         private.write_text(json.dumps(known), encoding="utf-8")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -21,7 +21,6 @@ from tilewright.cli.command import FILE, Command, make_mode_option
 from tilewright.cli.gpu_option import PROJECT, make_gpu_option
 from tilewright.cli.output import add_json_option, format_count, print_json
 from tilewright.cli.output_paths import OutputFile
-from tilewright.cli.progress import report_progress
 from tilewright.cli.verbosity import print_remark
 
 
@@ -101,7 +100,7 @@ def command(
         raise click.UsageError("Name a program, or use --environment.")
     if environment and findings is not None:
         raise click.UsageError("--findings needs a program: use --report with --environment.")
-    from tilewright.emulator.hip_shim.program import make_program_environment
+    from tilewright.emulator.hip_shim.program import find_kept_tools, make_program_environment
     from tilewright.emulator.launch import Mode
     from tilewright.emulator.sanitizer.checks import CHECKS, parse_checks
 
@@ -111,8 +110,11 @@ def command(
     with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
         stays = program is not None and (checks or findings is not None)
         lines = Path(folder, "report.json") if stays and report is None else report
-        with report_progress(as_json=as_json):
-            variables = make_program_environment(chosen, Mode(mode), lines, checks=checks, suppressions=suppress)
+        tools = find_kept_tools()
+        with nullcontext() if tools is not None else _show_progress(as_json):
+            variables = make_program_environment(
+                chosen, Mode(mode), lines, checks=checks, suppressions=suppress, tools=tools
+            )
         if lines is not None:
             lines.write_bytes(b"")  # the processes append to it
         if program is None:
@@ -124,6 +126,13 @@ def command(
         if stays and lines is not None:
             raise click.exceptions.Exit(_run_checked(program, words, lines, findings))
     os.execv(program, list(words))
+
+
+def _show_progress(as_json: bool) -> AbstractContextManager[None]:
+    """Show the progress of building the emulated device's library, inside a `with` block."""
+    from tilewright.cli.progress import report_progress  # of the first run only, and it takes long to import
+
+    return report_progress(as_json=as_json)
 
 
 def _run_checked(program: Path, words: tuple[str, ...], lines: Path, findings: Path | None) -> int:

@@ -13,7 +13,6 @@ import mmap
 import os
 import pickle
 import re
-import secrets
 import shutil
 import sys
 import sysconfig
@@ -68,15 +67,16 @@ def make_program_environment(
     profile: Path | None = None,
     checks: frozenset[str] = frozenset(),
     suppressions: Path | None = None,
+    tools: ProgramTools | None = None,
 ) -> dict[str, str]:
     """Return the variables to set for a program that shall run on an emulated GPU.
 
     `report` is a file to which each process of the program appends a line of JSON, and `profile` one to which it
     appends the profiles of its kernels. `checks` are words of `sanitizer.checks`, and `suppressions` is a file with
-    findings that are not reported.
+    findings that are not reported. `tools` are those of `find_kept_tools`; without them, they are found.
     """
     choose("emulated GPU", gpu, EMULATED)
-    tools = find_program_tools()
+    tools = tools or find_program_tools()
     given = {
         "arch": tools.archs[gpu],
         "mode": mode.value,
@@ -142,19 +142,28 @@ def find_program_gpus(program: Path) -> list[str]:
 
 def find_program_tools() -> ProgramTools:
     """Return the files that programs need; they are built if necessary."""
-    folder = knobs.cache_dir() / _FOLDER
-    # Anybody who can write there could have a program load another library.
-    require_own(folder, knobs.CACHE_DIR.name)
-    key = digest_value([__version__, str(_PACKAGE), sys.prefix, knobs.search_path(), *(str(k.get()) for k in _PLACES)])
-    kept = folder / f"{key}.json"
-    found = _read_tools(kept)
+    found = find_kept_tools()
     if found is None:
-        found = _make_tools(folder / f"{key}.lib", folder / f"{key}.kernels")
+        kept = _find_kept_file()
+        found = _make_tools(kept.with_suffix(".lib"), kept.with_suffix(".kernels"))
         stamps = _read_stamps(found)
         text = json.dumps({"tools": {name: getattr(found, name) for name in ProgramTools.__slots__}, "stamps": stamps})
         with write_atomically(kept) as draft:
             draft.write_text(text, "utf-8")
     return found
+
+
+def find_kept_tools() -> ProgramTools | None:
+    """Return the files that programs need, if an earlier call of `find_program_tools` kept them; else None."""
+    return _read_tools(_find_kept_file())
+
+
+def _find_kept_file() -> Path:
+    folder = knobs.cache_dir() / _FOLDER
+    # Anybody who can write there could have a program load another library.
+    require_own(folder, knobs.CACHE_DIR.name)
+    key = digest_value([__version__, str(_PACKAGE), sys.prefix, knobs.search_path(), *(str(k.get()) for k in _PLACES)])
+    return folder / f"{key}.json"
 
 
 def _make_tools(links: Path, kernels: Path) -> ProgramTools:
@@ -202,7 +211,7 @@ def _make_tools(links: Path, kernels: Path) -> ProgramTools:
 def _make_kernel_folder(folder: Path) -> str:
     """Make a new folder for the kernels that this version of the sources lowers; those of the last one are removed."""
     shutil.rmtree(folder, ignore_errors=True)  # a program that still runs writes it anew
-    made = folder / secrets.token_hex(8)
+    made = folder / os.urandom(8).hex()
     made.mkdir(mode=0o700, parents=True)
     return str(made)
 
