@@ -66,7 +66,7 @@ WANTED = {
         37, 21, 5, 4, 60, ("kind", "residual", "quant"), frozenset({"fp16", "bf16", "fp32"}), "dtype", False
     ),
     "gemm_quant": Wanted(
-        **{"accepted": 74, "rejected": 29, "broken_rules": 10, "most_trials": 5, "pairs": 320},
+        **{"accepted": 65, "rejected": 29, "broken_rules": 10, "most_trials": 5, "pairs": 280},
         every_value_of=("quant", "layout", "pipeline"),
         for_newer=5,
         dtypes=frozenset({"fp8", "bf8"}),

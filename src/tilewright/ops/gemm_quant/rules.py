@@ -105,7 +105,8 @@ _GROUP_EXAMPLE = {"quant": "b128x128", "block": (64, 128, 128), "mma": (16, 16, 
 def check_group_loop(config: Config, arch: Arch) -> Rejection | None:
     """Scales of groups need layout rcr and the pipeline compv3.
 
-    Why: CK Tile has this loop only for them. With a row-major B or a column-major A it does not compile.
+    Why: CK Tile has this loop only for them. With a row-major B or a column-major A it does not compile, or, with the
+    headers of 2026-06 and scales of both operands, has not been tried.
 
     Fix: use rcr and compv3.
     """
