@@ -34,7 +34,7 @@ def test_the_sample_has_one_legal_kernel_of_each_kind(name: str) -> None:
     for kernel in sample.kernels:
         assert find_violations(find_op(kernel.op).rules, kernel.config, arch) == []
     if name == "gfx942":
-        assert missing == []
+        assert missing == [("gemm_quant", "a1x128_b128x128")]  # needs CK Tile's headers since 2026-06
     assert choose_timed_problem(sample.kernels[0], arch)
 
 

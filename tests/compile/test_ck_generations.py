@@ -35,4 +35,4 @@ def test_a_kernel_is_as_the_rules_say(entry: Entry) -> None:
 
 
 def test_the_list_has_kernels_of_every_op() -> None:
-    assert {entry.kernel.op for entry in LISTED} == {op.name for op in OPS if op.ck_probes}
+    assert {entry.kernel.op for entry in LISTED} >= {op.name for op in OPS if op.ck_probes}

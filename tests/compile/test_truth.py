@@ -51,10 +51,10 @@ class Wanted:
     every_value_of: tuple[str, ...]  # fields
     dtypes: frozenset[str]
     dtype_field: str = "dtype_a"
-    for_newer: int = 0  # accepted kernels that need the newer CK tree
     # CI builds a kernel of each pair of features, and every bad example; otherwise only some kernels, the rest is deep.
     pairs_in_ci: bool = True
     gpus: tuple[str, ...] = ARCHS
+    for_newer: int = 0  # accepted kernels that need the newer CK tree
 
 
 FLOATS_AND_INT8 = frozenset({"fp16", "bf16", "fp32", "fp8", "bf8", "int8"})

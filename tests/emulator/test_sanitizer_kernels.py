@@ -40,18 +40,25 @@ def _list_kernels() -> list[Any]:
     return cases
 
 
-def _verify_checked(kernel: Kernel) -> list[Check]:
+def _verify_checked(kernel: Kernel, checks: str = "all") -> list[Check]:
     device = tw.Device(f"emulated:{kernel.arch}")
     problems = get_execution(kernel.op).trials(kernel.config, device.arch)[:2]
-    with device, device.emulating(checks="all"):
+    with device, device.emulating(checks=checks):
         return verify(kernel, built_unchecked(kernel), device, problems, 1, Mode.STRICT)
 
 
 @pytest.mark.compile
 @pytest.mark.parametrize("kernel", _list_kernels())
 def test_correct_kernels_have_no_findings(kernel: Kernel) -> None:
-    checks = _verify_checked(kernel)
+    # CK Tile's sorting has lanes without an expert, which read LDS that nobody wrote, and ignore the values.
+    checks = _verify_checked(kernel, "races,barriers,progress" if kernel.op == "moe_sorting" else "all")
     assert checks and all(check.ok for check in checks), [check.message for check in checks]
+
+
+@pytest.mark.compile
+def test_a_read_of_lds_that_nobody_wrote_is_found_although_its_value_is_ignored() -> None:
+    sorting = next(entry.kernel for entry in read_list() if entry.name.startswith("moe_sorting-gfx942-tile1-6"))
+    assert "uninitialized-read: 4 bytes" in _verify_checked(sorting)[0].message
 
 
 @pytest.mark.compile

@@ -148,7 +148,7 @@ def math_functions(x_ptr, out_ptr, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def add_through_address(address, out_ptr, BLOCK: tl.constexpr):
+def add_through_address(address: tl.int64, out_ptr, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     x = tl.load(address.to(tl.pointer_type(tl.float32)) + at)
     tl.store(out_ptr + at, x + 1)

@@ -15,16 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, TilewrightError
-from tilewright.base.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    import csv
-    import tomllib
-else:  # few processes need them
-    csv, tomllib = LazyModule("csv"), LazyModule("tomllib")
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -135,6 +128,8 @@ def read_json(path: Path | str) -> Any:
 
 def read_toml(path: Path | str) -> dict[str, Any]:
     """Read the tables of a TOML file."""
+    import tomllib  # noqa: PLC0415  (few processes need it)
+
     text = read_text(path)
     with convert_read_errors(path):
         try:
@@ -201,6 +196,8 @@ def read_csv(path: Path | str) -> CsvTable | None:
 
 def parse_csv(path: Path | str, text: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the cells of each line of a CSV file, unchanged. Raises `FileFormatError`."""
+    import csv  # noqa: PLC0415  (few processes need it)
+
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for cells in reader:
