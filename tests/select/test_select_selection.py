@@ -138,3 +138,10 @@ def test_a_registry_selects_for_a_gpu() -> None:
         _ = registry.select(square, "gfx942").best
     with pytest.raises(UnsupportedError, match="a kernel of gemm, and the problem is a str"):
         _ = registry.select("512", "gfx942", built=False).best
+
+
+def test_kernels_of_other_ops_are_named_last() -> None:
+    norm = tw.kernel_of(tw.norm.OP.make_example(), "gfx942")
+    found = select_kernels(problem(256, 256, 64), GFX942, [norm, BF16])
+    assert [rejection.kernel for rejection in found.rejected] == [BF16, norm]
+    assert found.rejected[1].reasons == ("it is a kernel of norm, and the problem is one of gemm",)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.arch.spec import Arch
-from tilewright.ops import find_op
+from tilewright.ops import find_op, list_ops
 from tilewright.ops.cost_model.cost import Facts, ResourceUse
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
@@ -59,8 +59,16 @@ def _list_rejected(
     def explain_all() -> list[RejectedKernel]:
         can = {choice.kernel for choice in choices}
         found = [explain_rejection(pool, kernel, problem) for kernel in pool.kernels if kernel not in can]
-        # Kernels that padding helps come first, then those with fewer reasons. Sorting is stable.
-        return sorted(found, key=lambda rejection: (not rejection.padding_helps, len(rejection.reasons)))
+        # Kernels of other ops come last. Of the others, those that padding helps come first, then those with fewer
+        # reasons. Sorting is stable.
+        return sorted(
+            found,
+            key=lambda rejection: (
+                not _is_of_op(rejection.kernel, problem),
+                not rejection.padding_helps,
+                len(rejection.reasons),
+            ),
+        )
 
     return LazySequence(len(pool.kernels) - able, lambda place: explain_all()[place])
 
@@ -185,12 +193,17 @@ def explain_rejection(pool: CandidatePool, kernel: Kernel, problem: Any) -> Reje
     """All reasons why a kernel does not support an unpadded problem."""
     op = find_op(kernel.op)
     out = (pool.unusable[kernel],) if kernel in pool.unusable else ()
-    if type(problem) is not op.problem_type:
-        fault = f"it is a kernel of {op.name}, and the problem is a {type(problem).__qualname__}"
+    if not _is_of_op(kernel, problem):
+        own = next((f"one of {other.name}" for other in list_ops() if type(problem) is other.problem_type), None)
+        fault = f"it is a kernel of {op.name}, and the problem is {own or f'a {type(problem).__qualname__}'}"
         return RejectedKernel(kernel, (*out, fault))
     reasons = _list_reasons(op, kernel, problem, pool.arch)
     helps = bool(reasons) and not out and pad_problem(op, kernel, problem, pool.arch) is not None
     return RejectedKernel(kernel, (*out, *reasons), helps)
+
+
+def _is_of_op(kernel: Kernel, problem: Any) -> bool:
+    return type(problem) is find_op(kernel.op).problem_type
 
 
 def _list_reasons(op: Op, kernel: Kernel, problem: Any, arch: Arch) -> tuple[str, ...]:
