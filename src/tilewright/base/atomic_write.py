@@ -7,15 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tilewright.base.errors import OutputError
-from tilewright.base.lazy_module import LazyModule
-
-if TYPE_CHECKING:
-    import secrets
-else:  # most processes write nothing
-    secrets = LazyModule("secrets")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _PLACE = (
@@ -33,7 +26,7 @@ _PLACE = (
 def make_temporary_path(path: Path) -> Path:
     """A name in the same folder that no other thread, process or machine uses. Process ids are not unique on a shared
     disk."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    return path.with_name(f".{path.name}.{os.urandom(8).hex()}")
 
 
 def suggest_write_fix(error: OSError) -> str:

@@ -121,3 +121,30 @@ class Execution:
     slots: Callable[[], tuple[tuple[TensorSlot, ...], ...]] | None = None
     # A C++ header with the function `compute_reference` for programs that use packs.
     host_reference: Path | None = None
+
+
+def make_execution(
+    call: CallStruct,
+    reference: str,
+    *,
+    tensors: Callable[[Any], tuple[Tensor, ...]],
+    with_strides: Callable[[Any, Mapping[str, tuple[int, ...]]], Any],
+    tolerance_basis: Callable[[Any, Any], Hashable] | None = None,
+) -> Execution:
+    """Make the execution of an op whose problems need one kernel each.
+
+    The module `reference` has all functions that take or return arrays: `make_inputs`, `compute_reference`,
+    `compute_tolerance` and `list_trials`, and `tolerance_basis` if it is not given.
+    """
+    return Execution(
+        tensors=tensors,
+        with_strides=with_strides,
+        arguments=call.make_arguments,
+        point=call.make_address_setter,
+        call=call,
+        inputs=import_on_call(reference, "make_inputs"),
+        reference=import_on_call(reference, "compute_reference"),
+        tolerance=import_on_call(reference, "compute_tolerance"),
+        tolerance_basis=tolerance_basis or import_on_call(reference, "tolerance_basis"),
+        trials=import_on_call(reference, "list_trials"),
+    )

@@ -12,7 +12,7 @@ from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.ck_probes import CK_PROBES
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
-from tilewright.ops.execution import Execution, import_on_call
+from tilewright.ops.execution import make_execution
 from tilewright.ops.fields import read_config
 from tilewright.ops.gemm_quant import source
 from tilewright.ops.gemm_quant.config import (
@@ -113,17 +113,11 @@ OP = Op(
     launchers=source.LAUNCHERS,
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
-    execution=Execution(
+    execution=make_execution(
+        CALL,
+        "tilewright.ops.gemm_quant.reference",
         tensors=list_tensors,
         with_strides=apply_strides,
-        arguments=CALL.make_arguments,
-        point=CALL.make_address_setter,
-        call=CALL,
-        inputs=import_on_call("tilewright.ops.gemm_quant.reference", "make_inputs"),
-        reference=import_on_call("tilewright.ops.gemm_quant.reference", "compute_reference"),
-        tolerance=import_on_call("tilewright.ops.gemm_quant.reference", "compute_tolerance"),
-        tolerance_basis=import_on_call("tilewright.ops.gemm_quant.reference", "tolerance_basis"),
-        trials=import_on_call("tilewright.ops.gemm_quant.reference", "list_trials"),
     ),
     filters={"datatype": "dtype", "variants": "quant"},
     report_fields={"tile": "block"},

@@ -13,7 +13,7 @@ from tilewright.ops.block_gemm.ck_probes import CK_PROBES
 from tilewright.ops.block_gemm.config_fields import EPILOGUES
 from tilewright.ops.block_gemm.types import DTYPE, expand_dtype
 from tilewright.ops.builtin_sets import load_sets
-from tilewright.ops.execution import Execution, import_on_call
+from tilewright.ops.execution import make_execution
 from tilewright.ops.fields import read_config
 from tilewright.ops.grouped_gemm import source
 from tilewright.ops.grouped_gemm.config import (
@@ -92,17 +92,11 @@ OP = Op(
     support=source.SUPPORT,
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
-    execution=Execution(
+    execution=make_execution(
+        CALL,
+        "tilewright.ops.grouped_gemm.reference",
         tensors=list_tensors,
         with_strides=apply_strides,
-        arguments=CALL.make_arguments,
-        point=CALL.make_address_setter,
-        call=CALL,
-        inputs=import_on_call("tilewright.ops.grouped_gemm.reference", "make_inputs"),
-        reference=import_on_call("tilewright.ops.grouped_gemm.reference", "compute_reference"),
-        tolerance=import_on_call("tilewright.ops.grouped_gemm.reference", "compute_tolerance"),
-        tolerance_basis=import_on_call("tilewright.ops.grouped_gemm.reference", "tolerance_basis"),
-        trials=import_on_call("tilewright.ops.grouped_gemm.reference", "list_trials"),
     ),
     filters={"datatype": "dtype"},
     report_fields={"tile": "block"},

@@ -16,7 +16,7 @@ from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.call_header import format_header
 from tilewright.ops.cost_model.model_inputs import CModelInputs
 from tilewright.ops.cost_model.streaming import StreamedSizes, StreamingGroup, make_streaming_cost
-from tilewright.ops.execution import Execution, import_on_call
+from tilewright.ops.execution import make_execution
 from tilewright.ops.fields import read_config
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.kind import Kind
@@ -152,17 +152,12 @@ OP = Op(
     support={**ck_shortcuts.SUPPORT, **_OWN},
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
-    execution=Execution(
+    execution=make_execution(
+        CALL,
+        "tilewright.ops.norm.reference",
         tensors=list_tensors,
         with_strides=apply_strides,
-        arguments=CALL.make_arguments,
-        point=CALL.make_address_setter,
-        call=CALL,
-        inputs=import_on_call("tilewright.ops.norm.reference", "make_inputs"),
-        reference=import_on_call("tilewright.ops.norm.reference", "compute_reference"),
-        tolerance=import_on_call("tilewright.ops.norm.reference", "compute_tolerance"),
         tolerance_basis=lambda config, _: (config.threads, config.two_pass),
-        trials=import_on_call("tilewright.ops.norm.reference", "list_trials"),
     ),
     filters={"datatype": "dtype", "variants": "kind"},
     cost=make_streaming_cost(_count_sizes, _describe_group, CModelInputs(CALL)),

@@ -37,7 +37,7 @@ def check_lanes(config: Config, arch: Arch) -> Rejection | None:
         return Rejection(f"vector is {vector}, must be a power of two", "vector", 1 << (vector.bit_length() - 1))
     if config.experts % vector != 0:
         nearest = (config.experts // vector + 1) * vector
-        return Rejection(f"{config.experts} experts are no whole vectors of {vector}", "experts", nearest)
+        return Rejection(f"{config.experts} experts are not a multiple of the vector {vector}", "experts", nearest)
     lanes = count_lanes(config, arch)
     if arch.wave_size % lanes == 0:
         return None
@@ -62,7 +62,7 @@ def check_whole_waves(config: Config, arch: Arch) -> Rejection | None:
     if config.experts <= step or config.experts % step == 0:
         return None
     return Rejection(
-        f"{config.experts} experts are no multiple of {step}, the elements that a wave loads at once",
+        f"{config.experts} experts are not a multiple of {step}, the elements that a wave loads at once",
         "experts",
         (config.experts // step + 1) * step,
     )
@@ -80,7 +80,9 @@ def check_threads(config: Config, arch: Arch) -> Rejection | None:
     if config.threads % arch.wave_size == 0:
         return None
     nearest = max(1, config.threads // arch.wave_size) * arch.wave_size
-    return Rejection(f"{config.threads} threads are no multiple of the wave size {arch.wave_size}", "threads", nearest)
+    return Rejection(
+        f"{config.threads} threads are not a multiple of the wave size {arch.wave_size}", "threads", nearest
+    )
 
 
 @examples(good={"dtype": "fp32", "vector": 4}, bad={"dtype": "fp32", "vector": 8})
