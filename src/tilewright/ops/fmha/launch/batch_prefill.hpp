@@ -218,9 +218,12 @@ struct BatchPrefill
 
     static auto arguments(const tw_fmha_args& a)
     {
-        if(a.drop_seed_at != nullptr)
+        if constexpr(!D::dropout)
+            return seeded_arguments(a, std::make_pair(uint64_t{0}, uint64_t{0}));
+        else if(a.drop_seed_at != nullptr)
             return seeded_arguments(a, std::make_pair<const void*, const void*>(a.drop_seed_at, a.drop_offset_at));
-        return seeded_arguments(a, std::make_pair(a.drop_seed, a.drop_offset));
+        else
+            return seeded_arguments(a, std::make_pair(a.drop_seed, a.drop_offset));
     }
 
     // What newer lists of arguments have besides: scales of q, k and v, of which there are none, and the size of pages.

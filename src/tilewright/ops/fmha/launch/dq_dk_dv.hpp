@@ -218,15 +218,15 @@ struct DqDkDv
 #if defined(TILEWRIGHT_CK_FMHA_BACKWARD_WORKSPACE)
         // CK Tile's workspace has the sums, in a layout of its own, and tables for a fixed order: see DqDkDvKernel.
         const auto no_workspace = std::make_tuple(static_cast<void*>(nullptr));
-        auto kargs = std::apply(make, std::tuple_cat(inputs, std::make_tuple(a.dq_acc.data), outputs, no_workspace,
-                                                     lengths, std::make_tuple(a.batch), sizes, strides, batches, rest));
+        auto kargs = call_with(make, inputs, std::make_tuple(a.dq_acc.data), outputs, no_workspace, lengths,
+                               std::make_tuple(a.batch), sizes, strides, batches, rest);
         if constexpr(Types::reads_offsets)
             kargs.dq_acc_batch_offset_ptr = static_cast<const ck_tile::long_index_t*>(offsets_of(a));
         return typename K::Kargs{kargs, workspace_rows, a.dq_acc};
 #else
         return typename K::Kargs{
-            std::apply(make, std::tuple_cat(inputs, outputs, std::make_tuple(a.dq_acc.data), lengths, sizes, strides,
-                                            batches, std::make_tuple(a.dq_acc.part), rest)),
+            call_with(make, inputs, outputs, std::make_tuple(a.dq_acc.data), lengths, sizes, strides, batches,
+                      std::make_tuple(a.dq_acc.part), rest),
             workspace_rows};
 #endif
     }

@@ -251,6 +251,8 @@ struct Forward
             return v3_group_arguments(a);
         else if constexpr(v3)
             return v3_batch_arguments(a);
+        else if constexpr(!D::dropout)
+            return seeded_arguments(a, std::make_pair(uint64_t{0}, uint64_t{0}));
         else if(a.drop_seed_at != nullptr)
             return seeded_arguments(a, std::make_pair<const void*, const void*>(a.drop_seed_at, a.drop_offset_at));
         else

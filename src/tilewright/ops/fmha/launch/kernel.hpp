@@ -73,11 +73,50 @@ struct Quantisation
 #endif
 };
 
+// For each of a kernel's arguments, its tuple and its element there.
+template <std::size_t N>
+struct ArgumentPlaces
+{
+    std::size_t tuple[N];
+    std::size_t element[N];
+};
+
+template <std::size_t... Sizes>
+constexpr auto find_argument_places()
+{
+    ArgumentPlaces<(Sizes + ...)> places{};
+    constexpr std::size_t sizes[] = {Sizes...};
+    std::size_t argument          = 0;
+    for(std::size_t tuple = 0; tuple < sizeof...(Sizes); ++tuple)
+        for(std::size_t element = 0; element < sizes[tuple]; ++element, ++argument)
+        {
+            places.tuple[argument]   = tuple;
+            places.element[argument] = element;
+        }
+    return places;
+}
+
+template <typename Make, typename... Tuples, std::size_t... I>
+auto pass_arguments(const Make& make, std::index_sequence<I...>, const Tuples&... tuples)
+{
+    constexpr auto places = find_argument_places<std::tuple_size_v<Tuples>...>();
+    const auto all        = std::tie(tuples...);
+    return make(std::get<places.element[I]>(std::get<places.tuple[I]>(all))...);
+}
+
+// Call a function with the elements of several tuples, one after another. std::tuple_cat and std::apply do the same,
+// but a tuple of all arguments takes a third of the host pass.
+template <typename Make, typename... Tuples>
+auto call_with(const Make& make, const Tuples&... tuples)
+{
+    return pass_arguments(make, std::make_index_sequence<(std::tuple_size_v<Tuples> + ...)>{}, tuples...);
+}
+
 // A kernel's arguments from several tuples, one after another.
 template <typename K, typename... Tuples>
 auto make_arguments(const Tuples&... tuples)
 {
-    return std::apply([](const auto&... values) { return K::MakeKargs(values...); }, std::tuple_cat(tuples...));
+    return call_with([](const auto&... values) { return K::MakeKargs(values...); }, tuples...);
 }
 
 // The window of a mask, as lists of arguments have it. Newer ones have CK Tile's own number of sinks, which is 0 here.
