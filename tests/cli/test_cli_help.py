@@ -64,8 +64,14 @@ def test_every_command_has_quiet_and_verbose(path: tuple[str, ...]) -> None:
     assert {"-q", "--quiet", "-v", "--verbose"} <= names
 
 
-def test_short_descriptions_are_not_cut(run: Callable[..., Result]) -> None:
-    assert "..." not in run("--help").stdout.replace("[ARGS]...", "")
+@pytest.mark.parametrize(
+    "path", [path for path, command in ALL.items() if isinstance(command, CommandGroup)], ids=" ".join
+)
+def test_short_descriptions_are_not_cut(
+    path: tuple[str, ...], run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "..." not in run(*path, "--help").stdout.replace("[ARGS]...", "")
 
 
 def test_printed_defaults_are_those_of_the_library() -> None:

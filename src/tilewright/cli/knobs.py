@@ -23,7 +23,7 @@ _PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 @add_json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """List the environment variables, and the defaults of the project.
+    """List the environment variables and the project's defaults.
 
     Shows the type, current value and meaning of each variable, and the defaults that commands read
     from tilewright.toml or from [tool.tilewright] in pyproject.toml, in this folder or the nearest

@@ -34,7 +34,7 @@ NUMBERS = ("GFLOP", "MB", "FLOP/B")
 )
 @add_json_option
 def command(*, op_name: str, file: Path | None, file_format: str | None, target: str | None, as_json: bool) -> None:
-    """List the fields of an op's problems, or the problems of a file.
+    """List the fields of an op's problems, or a file's problems.
 
     Without a FILE, each field is listed with the values that it takes, its default and its meaning.
     A problem on a command line is FIELD=VALUE,… with these fields. With a FILE, its problems are

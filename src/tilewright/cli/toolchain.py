@@ -134,7 +134,7 @@ def _check_source(**given: object) -> None:
 @make_gpu_option("arch", "Also show the compiler flags for this GPU.")
 @add_json_option
 def print_toolchain(arch: str | None, as_json: bool) -> None:
-    """Show the current toolchain, and the fetched trees of CK Tile's headers.
+    """Show the current toolchain and the fetched CK Tile headers.
 
     If there is no toolchain, `tilewright doctor` lists the missing parts.
     """
