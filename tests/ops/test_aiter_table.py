@@ -75,7 +75,7 @@ def test_mistakes_are_listed_with_their_lines(tmp_path: Path) -> None:
         read_aiter_table(write(tmp_path / "t.csv", "M,N,K", "1,2,3,4"))
     with pytest.raises(FileFormatError, match="names columns twice: M"):
         read_aiter_table(write(tmp_path / "t.csv", "M,N,M", "1,2,3"))
-    with pytest.raises(FileFormatError, match="is no tuned table"):
+    with pytest.raises(FileFormatError, match="is not a tuned table"):
         read_tuned_times(AITER_TABLES, write(tmp_path / "t.csv", HEAD), archs.load("gfx942"))
 
 
@@ -109,7 +109,7 @@ def test_files_of_tunableop(tmp_path: Path) -> None:
         tmp_path / "wrong.csv", "ScaledGemmTunableOp_BFloat16_TN,tn_1_2_3_ld_3_3_1", "GemmTunableOp_Half_TN,x"
     )
     with pytest.raises(
-        FileFormatError, match=r"(?s)line 1: unknown operator of TunableOp.*line 2: 'x' is no signature"
+        FileFormatError, match=r"(?s)line 1: unknown operator of TunableOp.*line 2: 'x' is not the signature"
     ):
         read_problems("gemm", wrong, "tunableop")
 

@@ -117,7 +117,7 @@ def read_tuned_times(family: TableFamily, path: Path, arch: Arch) -> dict[Key, f
     table = read_aiter_table(path)
     missing = [name for name in (*GPU_COLUMNS, "us") if name not in table.header]
     if missing:
-        advice = "it is no tuned table, but a list of problems"
+        advice = "it is not a tuned table but a list of problems"
         raise FileFormatError(path, [FileProblem("line 1", f"has no columns {', '.join(missing)}: {advice}")])
     gpu = (arch.name, str(arch.compute.units))
     keys = list_keys(family, path)

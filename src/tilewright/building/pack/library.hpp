@@ -247,7 +247,7 @@ class Pack
         // POSIX lets a function travel through the void* of dlsym.
         const auto table = reinterpret_cast<tw_pack_table_fn>(dlsym(library_.get(), "tw_pack_table"));
         if(table == nullptr)
-            throw Error(file_ + " is no library of a pack: it has no tw_pack_table");
+            throw Error(file_ + " is not a library of a pack: it has no tw_pack_table");
         table_ = table();
         if(table_->schema != TW_PACK_SCHEMA || table_->kernel_size < least_size)
             throw Error(file_ + " has a table of schema " + std::to_string(table_->schema) + " with " +

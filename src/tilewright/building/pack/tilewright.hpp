@@ -10,7 +10,7 @@
 // registry.hpp those of several with priorities and strategies, timing.hpp measures,
 // verify.hpp compares results with a reference on the host.
 //
-// What fails throws tilewright::Error; that a kernel does not support a problem is no failure, but a Reason. All const
+// Failures throw tilewright::Error. That a kernel does not support a problem is a Reason, not a failure. All const
 // functions may be called from several threads at once. Needs dlopen (link with ${CMAKE_DL_LIBS}) and no HIP header.
 #ifndef TILEWRIGHT_HPP
 #define TILEWRIGHT_HPP

@@ -114,7 +114,8 @@ def _read_tunable_line(line: str) -> Problem:
     signature = rest.partition(",")[0]
     found = _TUNABLE.fullmatch(signature)
     if found is None:
-        raise InvalidValueError(f"{signature!r} is no signature of a product, such as tn_512_64_4096_ld_4096_4096_512")
+        example = "tn_512_64_4096_ld_4096_4096_512"
+        raise InvalidValueError(f"{signature!r} is not the signature of a product, such as {example}")
     sizes = {name: int(found[name]) for name in ("m", "n", "k", "lda", "ldb", "ldc")}
     bias = BIAS if op == "GemmAndBiasTunableOp" else {}
     trans = found["trans"]

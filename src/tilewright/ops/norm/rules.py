@@ -140,7 +140,8 @@ def check_rows(config: Config, arch: Arch) -> Rejection | None:
     if config.rows * config.threads % arch.wave_size == 0:
         return None
     rows = max(1, arch.wave_size // config.threads)
-    return Rejection(f"{config.rows} rows × {config.threads} threads are no whole waves", "rows", rows)
+    product = f"{config.rows} rows × {config.threads} threads"
+    return Rejection(f"{product} is not a multiple of {arch.wave_size}, the wave size", "rows", rows)
 
 
 @examples(

@@ -114,7 +114,7 @@ struct BatchPrefill
         constexpr int64_t vector = 16 / sizeof(typename D::QKV);
         if(args->hdim_q % vector != 0 || args->hdim_v % vector != 0)
             return fail(TW_UNSUPPORTED,
-                        "heads of %lld and %lld elements are no multiples of %lld",
+                        "heads of %lld and %lld elements are not multiples of %lld",
                         args->hdim_q,
                         args->hdim_v,
                         vector);
