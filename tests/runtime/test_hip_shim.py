@@ -85,7 +85,7 @@ def test_it_passes_for_the_real_library(tmp_path: Path) -> None:
 
 def test_structures_are_the_same_in_both_languages(tmp_path: Path) -> None:
     lines, expected = [], []
-    kinds = (interface.DeviceFacts, interface.LaunchRequest, interface.KernelFacts, interface.AddressRange)
+    kinds = (interface.DeviceFacts, interface.LaunchRequest, interface.KernelFacts, interface.AllocationRange)
     for kind in (*kinds, interface.Callbacks):
         name = kind.__name__
         lines.append(f'std::printf("{name} %zu\\n", sizeof({name}));')

@@ -12,7 +12,7 @@ from tilewright.base.errors import DeviceError, InvalidValueError, TilewrightErr
 from tilewright.emulator.faults import CodeObjectError, Fault, LaunchFault, MemoryFault
 from tilewright.emulator.hip_shim import deferred_errors
 from tilewright.emulator.hip_shim.gpu import EmulatedGpu, NoCodeForGpuError, UnknownKernelError, UnknownVariableError
-from tilewright.emulator.hip_shim.interface import RESULT_CODE, RESULT_LOG, RESULT_NAME, AddressRange
+from tilewright.emulator.hip_shim.interface import RESULT_CODE, RESULT_LOG, RESULT_NAME, AllocationRange
 from tilewright.emulator.hip_shim.settings import get_label
 
 # Values of hipError_t, hip_runtime_api.h.
@@ -165,7 +165,7 @@ class HipCallbacks:
             owner = self._find_owner(address or 0)
             place = None if owner is None else owner.memory.find_range(address or 0)
             if owner is not None and place is not None:
-                found[0] = AddressRange(*place, owner.index)
+                found[0] = AllocationRange(*place, owner.index)
 
         return self._run_with_status(device, self._find_memory_status, execute)
 

@@ -70,7 +70,7 @@ TW_EXPORT hipError_t hipMemGetInfo(size_t* free_bytes, size_t* total)
 
 TW_EXPORT hipError_t hipMemGetAddressRange(hipDeviceptr_t* start, size_t* bytes, hipDeviceptr_t address)
 {
-    AddressRange range;
+    AllocationRange range;
     if(const hipError_t status = range_of(address, &range); status != hipSuccess)
         return status;
     if(range.bytes == 0)
@@ -86,7 +86,7 @@ TW_EXPORT hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, 
 {
     if(attributes == nullptr)
         return said(hipErrorInvalidValue);
-    AddressRange range;
+    AllocationRange range;
     if(const hipError_t status = range_of(address, &range); status != hipSuccess)
         return status;
     if(range.bytes == 0)

@@ -47,7 +47,7 @@ struct KernelFacts
 };
 
 // The allocation around an address; `bytes` is 0 if there is none.
-struct AddressRange
+struct AllocationRange
 {
     uint64_t start;
     uint64_t bytes;
@@ -92,7 +92,7 @@ struct Callbacks
     void (*facts)(const LaunchRequest*, KernelFacts*, int* status);
     void (*variable)(int device, uint64_t image, const void* data, const char* name, void** address, uint64_t* bytes,
                      int* status);
-    void (*range)(int device, const void* address, AddressRange*, int* status);
+    void (*range)(int device, const void* address, AllocationRange*, int* status);
     void (*room)(int device, uint64_t* free_bytes, int* status);
     void (*heap)(int device, uint64_t* bytes, int set, int* status); // of the kernels' malloc
     void (*compile)(const CompileRequest*, int* status); // writes a hiprtcResult

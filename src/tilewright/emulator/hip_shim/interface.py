@@ -71,7 +71,7 @@ class KernelFacts(Structure):
     )
 
 
-class AddressRange(Structure):
+class AllocationRange(Structure):
     """The allocation around an address; `bytes` is 0 if there is none."""
 
     _fields_ = (("start", c_uint64), ("bytes", c_uint64), ("device", c_int32))
@@ -113,7 +113,7 @@ CALLBACKS: dict[str, tuple[Any, ...]] = {
     "pack": (POINTER(LaunchRequest), c_void_p, c_uint64, POINTER(c_uint64)),
     "facts": (POINTER(LaunchRequest), POINTER(KernelFacts)),
     "variable": (c_int, c_uint64, c_void_p, c_char_p, POINTER(c_void_p), POINTER(c_uint64)),
-    "range": (c_int, c_void_p, POINTER(AddressRange)),
+    "range": (c_int, c_void_p, POINTER(AllocationRange)),
     "room": (c_int, POINTER(c_uint64)),
     "heap": (c_int, POINTER(c_uint64), c_int),
     "compile": (POINTER(CompileRequest),),

@@ -55,9 +55,9 @@ inline hipError_t free_any(void* address)
     return address == nullptr ? hipSuccess : ask(&Callbacks::release, current_device, address);
 }
 
-inline hipError_t range_of(const void* address, AddressRange* range)
+inline hipError_t range_of(const void* address, AllocationRange* range)
 {
-    *range = AddressRange{};
+    *range = AllocationRange{};
     return ask(&Callbacks::range, current_device, address, range);
 }
 
@@ -103,7 +103,7 @@ template <typename Value>
 hipError_t set_values(const char* call, hipDeviceptr_t target, Value value, size_t count, hipStream_t stream)
 {
     return in_stream(call, stream, [=] {
-        AddressRange range;
+        AllocationRange range;
         const hipError_t status = range_of(target, &range);
         if(status != hipSuccess || count == 0)
             return status;
