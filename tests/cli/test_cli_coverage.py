@@ -84,3 +84,15 @@ def test_a_models_table(run_json: Callable[..., Any]) -> None:
     assert (states.count("own"), states.count("other"), states.count("none")) == (96, 18, 11)
     errors = found["errors"]
     assert errors[len(errors) // 10] > 0.8 and errors[-len(errors) // 10] < 1.25
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="needs aiter's tables in ../shared/data/aiter_configs_2026-08")
+def test_a_models_table_with_scales(run_json: Callable[..., Any]) -> None:
+    """Rows of fp8 are problems of the op with scales. Rows of int8 are none."""
+    tuned, untuned = (str(FOLDER / f"a8w8_bpreshuffle_{name}_gemm_kimik3.csv") for name in ("tuned", "untuned"))
+    found = run_json("coverage", tuned, "--problems", untuned, "--gpu", "gfx950")
+    assert found["op"] == "gemm_quant" and {each["row"] for each in found["problems"]} == {"own"}
+    assert all(each["kernel"].startswith("gemm_quant-gfx950-rowcol-fp8") for each in found["problems"])
+    general = str(FOLDER.parent / "a8w8_bpreshuffle_tuned_gemm.csv")
+    found = run_json("coverage", general, "--problems", general, "--gpu", "gfx950", code=1)
+    assert found["refused"] and all("torch.int8" in each["reason"] for each in found["refused"])

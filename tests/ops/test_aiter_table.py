@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilewright import arch as archs
-from tilewright import gemm
+from tilewright import gemm, gemm_quant
 from tilewright.base.errors import FileFormatError, InvalidValueError
 from tilewright.ops import kernel_of
-from tilewright.ops.aiter_table import list_keys, make_tuned_table, read_aiter_table, read_tuned_times
+from tilewright.ops.aiter_table import (
+    TableFamily,
+    choose_family,
+    list_keys,
+    make_tuned_table,
+    read_aiter_table,
+    read_tuned_times,
+)
 from tilewright.ops.gemm.problem_files import AITER_TABLES
+from tilewright.ops.gemm_quant.problem_files import AITER_TABLES as SCALED_TABLES
 from tilewright.ops.problem_list import read_problems
 
 FOLDER = Path(__file__).parents[3] / "shared" / "data" / "aiter_configs_2026-08"
@@ -56,6 +66,63 @@ def test_every_row_of_the_family_is_written_as_it_was_read() -> None:
             assert AITER_TABLES.get_key(AITER_TABLES.write(problem))[:-1] == key[:-1], (file.name, key)
             rows += 1
     assert rows > 4000 and refused < rows / 10
+
+
+@needs_tables
+@pytest.mark.parametrize(
+    ("family", "least"), [(SCALED_TABLES[0], 3000), (SCALED_TABLES[1], 40000)], ids=("rowcol", "groups")
+)
+def test_every_row_with_scales_is_written_as_it_was_read(family: TableFamily, least: int) -> None:
+    """Row → problem → row. The encoding of fp8 is that of the GPU, so the problem does not have it."""
+    rows = refused = 0
+    for file in sorted(FOLDER.rglob("*.csv")):
+        if not family.names_file(file.name) or file.name == "asm_a8w8_gemm.csv":  # that one has other columns
+            continue
+        for _, key in list_keys(family, file):
+            try:
+                problem = family.read_key(key)
+            except InvalidValueError as error:
+                assert "unknown q_dtype_w 'torch.int8'" in str(error), (file.name, key)
+                refused += 1
+                continue
+            assert family.get_key(family.write(problem))[:3] == key[:3], (file.name, key)
+            rows += 1
+    assert rows > least and refused < rows
+
+
+def test_products_with_scales(tmp_path: Path) -> None:
+    types: dict[str, Any] = {"dtype_a": "fp8", "dtype_b": "fp8", "dtype_c": "bf16", "layout": "rcr"}
+    rowcol = gemm_quant.Problem(m=16, n=1536, k=7168, quant="rowcol", **types)
+    groups = gemm_quant.Problem(m=16, n=1536, k=7168, quant="a1x128_b128x128", **types)
+    file = write(tmp_path / "a8w8_untuned_gemm.csv", "M,N,K,q_dtype_w", "16, 1536, 7168,torch.float8_e4m3fnuz")
+    assert read_problems("gemm_quant", file, "aiter") == [rowcol]
+    file = write(tmp_path / "a8w8_blockscale_untuned_gemm.csv", "M,N,K", "16, 1536, 7168")
+    assert read_problems("gemm_quant", file, "aiter") == [groups]
+    miss = "not found tuned config in /tmp/{}_tuned_gemm.csv, will use default config!"
+    log = write(
+        tmp_path / "server.log",
+        f"[aiter] shape is M:16, N:1536, K:7168, {miss.format('a8w8_blockscale')}",
+        f"[aiter] shape is M:16, N:1536, K:7168 q_dtype_w=torch.float8_e4m3fn, {miss.format('a8w8_bpreshuffle')}",
+        f"[aiter] shape is M:512, N:64, K:64, {miss.format('bf16')}",
+    )
+    assert read_problems("gemm_quant", log, "aiter_log") == [rowcol, groups]
+    with pytest.raises(FileFormatError, match=r"has no name of a known table\. .*: a8w8 and gemm, without blockscale"):
+        read_problems("gemm_quant", write(tmp_path / "mine.csv", "M,N,K", "1,2,3"), "aiter")
+
+
+def test_winners_with_scales_are_rows_of_their_family(tmp_path: Path) -> None:
+    kernel = gemm_quant.OP.make_kernel(gemm_quant.OP.make_example(), "gfx942")
+    problem = gemm_quant.Problem(**gemm_quant.OP.example_problem)
+    family = choose_family(SCALED_TABLES, [problem])
+    table = make_tuned_table(family, [(archs.load("gfx942"), kernel, problem, 12.5)])
+    ((_, cells),) = table.cells
+    assert cells["q_dtype_w"] == "torch.float8_e4m3fnuz" and cells["us"] == "12.5000"
+    if FOLDER.is_dir():
+        assert read_aiter_table(FOLDER / "a8w8_bpreshuffle_tuned_gemm.csv").header == table.header
+    file = write(tmp_path / "mine_a8w8_tuned_gemm.csv", table.to_text())
+    assert read_problems("gemm_quant", file, "aiter") == [problem]
+    with pytest.raises(InvalidValueError, match=r"(?s)scales rowcol is .*scales a1x128_b128x128 is "):
+        choose_family(SCALED_TABLES, [problem, replace(problem, stride_a=512)])
 
 
 def test_a_list_of_problems(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _find_family(tables: Sequence[Path]) -> tuple[Op, TableFamily]:
     found = [(op, family) for op, family in known if all(family.names_file(table.name) for table in tables)]
     if len(found) == 1:
         return found[0]
-    names = "; ".join(f"{op.name}: {' and '.join(family.file_words)}" for op, family in known)
+    names = "; ".join(f"{op.name}: {family.describe_names()}" for op, family in known)
     files = ", ".join(table.name for table in tables)
     raise InvalidValueError(f"no family has all of the tables {files}. Words in the names of known tables: {names}.")
 
@@ -98,8 +98,8 @@ def _list_keys(family: TableFamily, file: Path) -> list[Key]:
         return [key for _, key in list_keys(family, file)]
     keys = [key for _, key in list_logged_keys(family, read_text(file))]
     if not keys:
-        words = " and ".join(family.file_words)
-        raise InvalidValueError(f"{file} has no line with “not found tuned config” for tables named {words}")
+        names = family.describe_names()
+        raise InvalidValueError(f"{file} has no line with “not found tuned config” for tables named {names}")
     return keys
 
 

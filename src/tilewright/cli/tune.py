@@ -144,7 +144,7 @@ def _make_aiter_table(problems: Sequence[ProblemTimes]) -> AiterTable:
     """The winners of one op as a tuned table of aiter, with the rows of all GPUs."""
     from tilewright import arch as archs
     from tilewright.ops import find_op, list_ops
-    from tilewright.ops.aiter_table import make_tuned_table
+    from tilewright.ops.aiter_table import choose_family, make_tuned_table
 
     names = sorted({each.winner.kernel.op for each in problems})
     if len(names) > 1:
@@ -155,7 +155,7 @@ def _make_aiter_table(problems: Sequence[ProblemTimes]) -> AiterTable:
         raise InvalidValueError(f"{names[0]} declares no tables of aiter. Ops that do: {known}.")
     entries = [(archs.load(each.arch), each.winner) for each in problems]
     rows = [(arch, winner.kernel, winner.problem, winner.us) for arch, winner in entries]
-    return make_tuned_table(families[0], rows)
+    return make_tuned_table(choose_family(families, [winner.problem for _, winner in entries]), rows)
 
 
 def _check_times(devices: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,11 +76,10 @@ def read_aiter_table(path: Path | str) -> AiterTable:
 class TableFamily:
     """The tables of one family of an op's problems.
 
-    `columns` are those of a problem, and `defaults` the cells of columns that some files do not have. `file_words` are
-    the words by which names of its files differ from those of other families. `read` returns the problem of a row's
-    cells, and raises `InvalidValueError` if the op has none. `write` returns the cells of a problem, and `describe` the
-    cells of its fastest kernel, which are in the columns `results`. `list_look_ups` returns the keys that aiter looks
-    up for a key, one after the other: the key itself, and those of other sizes.
+    `columns` are those of a problem, and `defaults` the cells of columns that some files do not have. The names of its
+    files contain all of `file_words` and none of `other_words`. `read` returns the problem of a row's cells, and raises
+    `InvalidValueError` if the op has none. `write` returns the cells of a problem, and raises `InvalidValueError` if a
+    row cannot describe it. `describe` returns the cells of its fastest kernel, which are in the columns `results`.
     """
 
     columns: tuple[str, ...]
@@ -88,19 +88,55 @@ class TableFamily:
     read: Callable[[Mapping[str, str]], Any]
     write: Callable[[Any], Mapping[str, str]]
     describe: Callable[[Kernel, Any], Mapping[str, str]]
-    list_look_ups: Callable[[Key], Sequence[Key]]
+    other_words: tuple[str, ...] = ()
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def get_key(self, cells: Mapping[str, str]) -> Key:
-        return tuple(cells.get(name, self.defaults.get(name, "")) for name in self.columns)
+        return tuple(cells.get(name, self.defaults.get(name, "")).strip() for name in self.columns)
 
     def read_key(self, key: Key) -> Any:
         """The problem of a key."""
         return self.read(dict(zip(self.columns, key, strict=True)))
 
+    def read_keyed(self, key: Key) -> list[Any]:
+        """The problem of a key as a list, for `read_each`."""
+        return [self.read_key(key)]
+
+    def list_look_ups(self, key: Key) -> list[Key]:
+        """The keys that aiter looks up for a key, one after the other: the key itself, then those of two larger M.
+
+        The sizes are those of getPaddedM in aiter's csrc/py_itfs_cu/gemm_common.cu.
+        """
+        place = self.columns.index("M")
+        m, n = int(key[place]), int(key[self.columns.index("N")])
+        step = 16 if m <= 256 else 32 if m <= 1024 else 64 if m <= 4096 else 128
+        power = 8192 if m > 8192 and n > 4096 else 1 << (m - 1).bit_length()
+        sizes = (m, -(-m // step) * step, power)
+        return list(dict.fromkeys((*key[:place], str(size), *key[place + 1 :]) for size in sizes))
+
     def names_file(self, name: str) -> bool:
         """Whether a file of this name is one of the family's tables."""
-        return all(word in Path(name).name for word in self.file_words)
+        name = Path(name).name
+        return all(word in name for word in self.file_words) and not any(word in name for word in self.other_words)
+
+    def describe_names(self) -> str:
+        """The words that names of its files have, for messages."""
+        words = " and ".join(self.file_words)
+        return f"{words}, without {' and '.join(self.other_words)}" if self.other_words else words
+
+
+def choose_family(families: Sequence[TableFamily], problems: Sequence[Any]) -> TableFamily:
+    """The first family whose rows describe all problems. Raises `InvalidValueError` if there is none."""
+    reasons = []
+    for family in families:
+        try:
+            for problem in problems:
+                family.write(problem)
+        except InvalidValueError as error:
+            reasons.append(str(error))
+        else:
+            return family
+    raise InvalidValueError("\n".join(dict.fromkeys(reasons)))
 
 
 def list_keys(family: TableFamily, path: Path) -> list[tuple[str, Key]]:
@@ -131,14 +167,25 @@ def read_tuned_times(family: TableFamily, path: Path, arch: Arch) -> dict[Key, f
     return found
 
 
-def make_table_reader(family: TableFamily) -> Callable[[Path], list[Any]]:
-    """The reader of a family's tables, tuned or not, as lists of problems. A problem is listed once."""
+def make_table_reader(*families: TableFamily) -> Callable[[Path], list[Any]]:
+    """The reader of tables, tuned or not, as lists of problems. A problem is listed once.
+
+    With several families, the name of a file decides.
+    """
 
     def read(path: Path) -> list[Any]:
-        found = read_each(path, list_keys(family, path), lambda key: [family.read_key(key)])
-        return list(dict.fromkeys(found))
+        family = families[0] if len(families) == 1 else _find_family(families, path)
+        return list(dict.fromkeys(read_each(path, list_keys(family, path), family.read_keyed)))
 
     return read
+
+
+def _find_family(families: Sequence[TableFamily], path: Path) -> TableFamily:
+    for family in families:
+        if family.names_file(path.name):
+            return family
+    known = "; ".join(family.describe_names() for family in families)
+    raise FileFormatError(path, [FileProblem("", f"has no name of a known table. Words in their names: {known}.")])
 
 
 # aiter logs a problem without a row with its sizes, some options as `name=value` or `name:value`, and the table.
@@ -157,12 +204,13 @@ def list_logged_keys(family: TableFamily, text: str) -> Iterator[tuple[str, Key]
             yield f"line {number}", family.get_key(cells)
 
 
-def make_log_reader(family: TableFamily) -> Callable[[Path], list[Any]]:
-    """The reader of logs: the problems that aiter did not find in the family's tables. Other lines are skipped."""
+def make_log_reader(*families: TableFamily) -> Callable[[Path], list[Any]]:
+    """The reader of logs: the problems that aiter did not find in the families' tables. Other lines are skipped."""
 
     def read(path: Path) -> list[Any]:
-        entries = list_logged_keys(family, read_text(path))
-        return list(dict.fromkeys(read_each(path, entries, lambda key: [family.read_key(key)])))
+        text = read_text(path)
+        found = [read_each(path, list_logged_keys(family, text), family.read_keyed) for family in families]
+        return list(dict.fromkeys(itertools.chain.from_iterable(found)))
 
     return read
 

@@ -14,7 +14,7 @@ from typing import Any
 from tilewright.base.document_values import parse_digits
 from tilewright.base.documents import read_text
 from tilewright.base.errors import InvalidValueError, choose
-from tilewright.ops.aiter_table import Key, TableFamily
+from tilewright.ops.aiter_table import TableFamily
 from tilewright.ops.gemm.problem import Problem
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.problem_list import read_each
@@ -62,14 +62,6 @@ def _describe_winner(kernel: Kernel, problem: Problem) -> dict[str, str]:
     return {"solidx": "0", "splitK": str(problem.k_batch), "err_ratio": "0.0", **shuffled}
 
 
-def _list_look_ups(key: Key) -> tuple[Key, ...]:
-    """The key itself, then with the two larger M of getPaddedM in aiter's csrc/py_itfs_cu/gemm_common.cu."""
-    m, n = int(key[0]), int(key[1])
-    step = 16 if m <= 256 else 32 if m <= 1024 else 64 if m <= 4096 else 128
-    power = 8192 if m > 8192 and n > 4096 else 1 << (m - 1).bit_length()
-    return tuple(dict.fromkeys((str(size), *key[1:]) for size in (m, -(-m // step) * step, power)))
-
-
 # aiter's bf16 GEMM: aiter/configs/bf16_tuned_gemm.csv and those of models. Older lists have no bpreshuffle.
 AITER_TABLES = TableFamily(
     columns=("M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle"),
@@ -78,7 +70,6 @@ AITER_TABLES = TableFamily(
     read=_read_row,
     write=_write_row,
     describe=_describe_winner,
-    list_look_ups=_list_look_ups,
     defaults={"bpreshuffle": "False"},
 )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tilewright.arch.spec import Arch
+from tilewright.ops.aiter_table import make_log_reader, make_table_reader
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.candidates import STARS
 from tilewright.ops.block_gemm.ck_probes import CK_PROBES
@@ -28,6 +29,7 @@ from tilewright.ops.gemm_quant.config import (
 )
 from tilewright.ops.gemm_quant.estimate import COST
 from tilewright.ops.gemm_quant.problem import CALL, Problem, apply_strides, list_tensors
+from tilewright.ops.gemm_quant.problem_files import AITER_TABLES
 from tilewright.ops.gemm_quant.rules import FIT_RULES, RULES
 from tilewright.ops.kind import Kind
 from tilewright.ops.op import Op
@@ -113,6 +115,8 @@ OP = Op(
     launchers=source.LAUNCHERS,
     sets=functools.partial(load_sets, _HERE / "preselected"),
     spaces=functools.partial(load_sets, _HERE / "spaces"),
+    problem_readers={"aiter": make_table_reader(*AITER_TABLES), "aiter_log": make_log_reader(*AITER_TABLES)},
+    aiter_tables=AITER_TABLES,
     execution=make_execution(
         CALL,
         "tilewright.ops.gemm_quant.reference",
