@@ -38,7 +38,7 @@ from tilewright.ops.kernel import Kernel
 
 # The clocks that are chosen, and their values.
 CHOICES: Mapping[str, tuple[int, ...]] = {
-    "memory_latency": (700, 1000, 1400),
+    "memory_latency": (400, 550, 700, 1000),
     "memory_bytes": (64, 32),
 }
 LAUNCHES = np.linspace(0.0, 6.0, 13)  # µs
