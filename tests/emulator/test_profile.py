@@ -11,6 +11,7 @@ from tilewright.emulator.launch import Counters, Extent, Launch, Mode
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.profile import TRAFFIC, KernelProfile, ProfileRecorder, list_instructions, sum_lines
 from tilewright.emulator.source_lines import LineTable, SourceLine
+from tilewright.emulator.wave_paths import PathRecorder
 
 pytestmark = pytest.mark.compile
 
@@ -46,7 +47,10 @@ def profiled(engine: str, mode: Mode, table: LineTable = NO_LINES) -> tuple[Kern
     recorder = ProfileRecorder()
     counters = device.launch(kernel, launch, mode, engine=engine, profile=recorder)
     instructions = list_instructions(recorder, kernel.program.lines, table.find)
-    made = KernelProfile("loop", "gfx942", 64, launch.grid, launch.block, counters.waves, 8, 2048, 8, instructions)
+    paths = recorder.paths.list_paths(1)
+    made = KernelProfile(
+        "loop", "gfx942", 64, launch.grid, launch.block, counters.waves, 8, 2048, 8, instructions, paths=paths
+    )
     return made, counters
 
 
@@ -68,6 +72,25 @@ def test_counts_of_one_instruction() -> None:
     assert write.bank_conflict_cycles == 6 * 15  # 16 lanes in one bank
     assert (store.lanes, store.global_write_bytes, store.cache_lines) == (6 * 64, 6 * 64 * 4, 6 * 2)
     assert found["s_barrier"].lanes == 0  # does not depend on lanes
+
+
+def test_paths_have_a_run_per_round() -> None:
+    profile, _ = profiled("native", Mode.FAST)
+    (one,), (other,) = profile.paths
+    assert one == other and one.executed == profile.executed // 2 and not one.cut
+    loop = next(each.address for each in profile.instructions if each.text.startswith("v_cmp"))
+    assert one.runs == ((profile.instructions[0].address, 16), (loop, 10), (loop, 11))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_long_paths_are_cut(engine: str) -> None:
+    device = EmulatedDevice(tilewright.arch.load("gfx942"), Memory(1 << 24))
+    (kernel,) = device.load(assemble(LOOP, lds=2048)).kernels.values()
+    output = device.memory.allocate(256, "output").to_bytes(8, "little")
+    recorder = ProfileRecorder(paths=PathRecorder(blocks=1, most_runs=2))
+    device.launch(kernel, Launch(Extent(2), Extent(64), output + bytes(8)), engine=engine, profile=recorder)
+    ((path,),) = recorder.paths.list_paths(1)
+    assert path.cut and [count for _, count in path.runs] == [16, 10]
 
 
 def test_lines_are_summed_and_launches_merged() -> None:

@@ -81,6 +81,25 @@ def test_page_and_timeline(folder: Path) -> None:
         assert before["ts"] + before["dur"] == after["ts"]
 
 
+def test_estimated_stalls_have_lines_and_reasons(folder: Path) -> None:
+    (document,) = json.loads((folder / "profile.json").read_text())
+    found = {each["kernel"]: each["estimate"] for each in document["kernels"]}
+    assert all("not measured" in each["note"] for each in found.values())
+    stalled = {line["line"][1]: line["stalled"] for line in found[TRANSPOSE]["lines"] if line["line"]}
+    # The bank conflicts of the column delay the LDS data that its store waits for; the row waits for memory first.
+    store, load = stalled[find_line("= tile[column][row];")], stalled[find_line("tile[row][column] =")]
+    assert max(store, key=store.__getitem__) == "LDS"
+    assert max(load, key=load.__getitem__) == "memory"
+    assert found[SUM]["loop"]["rounds"] > 1
+    assert sum(found[SUM]["stalled"].values()) < found[SUM]["wave_clocks"]
+    page = (folder / "index.html").read_text()
+    assert page.count("a model, not measured on a GPU") == 2
+    waves = json.loads((folder / "waves.json").read_text())
+    assert "not measured" in waves["otherData"]["note"]
+    reasons = {event["name"] for event in waves["traceEvents"] if event["ph"] == "X"}
+    assert {"memory", "LDS", "barrier"} <= reasons
+
+
 def test_json_and_exit_code(program: Path, tmp_path: Path) -> None:
     done = trace("--json", "--mode", "strict", "--out", tmp_path / "out", "--gpu", GPU, program)
     assert done.returncode == 0, done.stderr
@@ -89,6 +108,7 @@ def test_json_and_exit_code(program: Path, tmp_path: Path) -> None:
     assert "16384" in done.stderr
     (traced,) = found["programs"]
     assert [each["launches"] for each in traced["kernels"]] == [3, 1]
+    assert all(each["estimate"]["block_clocks"] > 0 for each in traced["kernels"])
     failed = trace("--out", tmp_path / "other", "--gpu", GPU, "false")
     assert failed.returncode == 1
     assert "launched no kernel" in failed.stderr

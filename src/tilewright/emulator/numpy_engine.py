@@ -19,6 +19,7 @@ from tilewright.emulator.launch import LIMIT, Counters
 from tilewright.emulator.profile import TRAFFIC, InstructionCounts, ProfileRecorder
 from tilewright.emulator.program import BasicBlock, Program
 from tilewright.emulator.scheduler import Barriers, GroupScheduler, RunnableGroup, split_slots
+from tilewright.emulator.wave_paths import PathRecorder
 from tilewright.emulator.write_hazards import apply_pending_loads
 
 # An instruction takes as long for one wave as for hundreds together, so steps are limited, too.
@@ -113,8 +114,15 @@ class NumpyEngine:
             for step, source in zip(block.steps, block.sources, strict=True)
         ]
 
+    def _record_paths(self, block: BasicBlock, group: WaveGroup, paths: PathRecorder) -> None:
+        first, end = block.address & ~SKIPPING, block.last.next_address
+        for wave in group.places.wave[group.places.wave < paths.blocks * self._per_block].tolist():
+            paths.add_run(wave, first, block.count, end)
+
     def _count_block(self, block: BasicBlock, group: WaveGroup) -> None:
         self._waves_through[block.address] += group.waves
+        if self._profile is not None:
+            self._record_paths(block, group, self._profile.paths)
         self._instructions += block.count * group.waves
         self._counters.steps += block.count
         if self._instructions > self._budget.instructions or self._counters.steps > self._budget.steps:

@@ -14,6 +14,7 @@ from tilewright.building.instruction_mix import classify
 from tilewright.emulator.demangled_names import demangle, shorten_name
 from tilewright.emulator.launch import Extent
 from tilewright.emulator.source_lines import SourceLine
+from tilewright.emulator.wave_paths import BlockPaths, PathRecorder, paths_from_json, paths_to_json
 
 
 @dataclass(slots=True)
@@ -48,9 +49,10 @@ TRAFFIC = tuple(item.name for item in fields(InstructionCounts))[2:]
 
 @dataclass(slots=True)
 class ProfileRecorder:
-    """Collects the counts of a launch by the instruction's address. The engines fill it."""
+    """Collects the counts of a launch by the instruction's address, and paths of waves. The engines fill it."""
 
     counts: dict[int, InstructionCounts] = field(default_factory=dict)
+    paths: PathRecorder = field(default_factory=PathRecorder)
 
     def at(self, address: int) -> InstructionCounts:
         """Return the counts of the instruction at an address."""
@@ -83,6 +85,7 @@ class KernelProfile:
     blocks_per_unit: int  # work-groups that one compute unit holds at once
     instructions: tuple[ProfiledInstruction, ...]  # by address
     launches: int = 1
+    paths: BlockPaths = ()  # of the first work-groups of the first launch
 
     @property
     def short_name(self) -> str:
@@ -145,6 +148,7 @@ class KernelProfile:
                 }
                 for each in self.instructions
             ],
+            "paths": paths_to_json(self.paths),
         }
 
     @classmethod
@@ -172,6 +176,7 @@ class KernelProfile:
                 for each in document["instructions"]
             ),
             launches=document["launches"],
+            paths=paths_from_json(document["paths"]),
         )
 
 

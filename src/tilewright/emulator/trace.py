@@ -1,6 +1,7 @@
-"""Traces of programs on the emulated device: a page with hot spots, and a timeline for Chrome or Perfetto.
+"""Traces of programs on the emulated device: a page with hot spots, and timelines for Chrome or Perfetto.
 
-A trace counts; it does not measure time. On the timeline, a launch is as long as the number of its instructions.
+A trace counts; it does not measure time. On the timeline of launches, a launch is as long as the number of its
+instructions. Clocks and stalls are estimates of a model (`timing`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilewright.arch import load
 from tilewright.base.atomic_write import write_atomically
 from tilewright.base.documents import parse_json
 from tilewright.emulator.demangled_names import demangle, shorten_name
 from tilewright.emulator.profile import KernelProfile, LineProfile, sum_lines
+from tilewright.emulator.timing.estimate import NOTE, LineEstimate, TimingEstimate, run_timeline, summarize
+from tilewright.emulator.timing.machine import load_machine
+from tilewright.emulator.timing.wave_events import make_wave_events
 
-PAGE, PROFILES, TIMELINE = "index.html", "profile.json", "trace.json"
+PAGE, PROFILES, TIMELINE, WAVES = "index.html", "profile.json", "trace.json", "waves.json"
 TEMPLATE = "trace.html.j2"
 MOST_LINES = 40  # of each kernel on the page
+MOST_ESTIMATED = 12  # source lines with estimated clocks of each kernel on the page
+LEAST_SHARE = 0.01  # of the clocks of all waves: stalls below are not named
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +40,17 @@ class ProgramTrace:
     launches: tuple[tuple[str, int], ...]
     kernels: tuple[KernelProfile, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def to_json(self, estimates: Mapping[str, TimingEstimate]) -> dict[str, Any]:
+        """Plain values for JSON, with the estimate of each kernel."""
         return {
             "program": list(self.program),
             "pid": self.pid,
             "gpu": self.arch,
             "mode": self.mode,
             "launches": [{"kernel": kernel, "executed": executed} for kernel, executed in self.launches],
-            "kernels": [profile.to_json() for profile in self.kernels],
+            "kernels": [
+                {**profile.to_json(), "estimate": estimates[profile.kernel].to_json()} for profile in self.kernels
+            ],
         }
 
 
@@ -61,13 +70,36 @@ def _read_trace(document: Mapping[str, Any]) -> ProgramTrace:
     )
 
 
-def write_trace(folder: Path, traces: Sequence[ProgramTrace]) -> None:
-    """Write the page, the profiles and the timeline of a program into a folder."""
+@dataclass(frozen=True, slots=True)
+class EstimatedTrace:
+    """A trace with the estimate of each kernel, by its symbol, and the events of their timelines."""
+
+    trace: ProgramTrace
+    estimates: Mapping[str, TimingEstimate]
+    events: Sequence[Mapping[str, Any]]
+
+
+def estimate_trace(trace: ProgramTrace) -> EstimatedTrace:
+    """Estimate the clocks of a program's kernels."""
+    machine = load_machine(load(trace.arch))
+    estimates: dict[str, TimingEstimate] = {}
+    events: list[Mapping[str, Any]] = []
+    for number, profile in enumerate(trace.kernels):
+        timeline = run_timeline(profile, machine, events=True)
+        estimates[profile.kernel] = summarize(profile, timeline)
+        events += make_wave_events(profile, timeline, number)
+    return EstimatedTrace(trace, estimates, events)
+
+
+def write_trace(folder: Path, traces: Sequence[EstimatedTrace]) -> None:
+    """Write the page, the profiles and the timelines of a program into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    events = [event for each in traces for event in each.events]
     texts = {
         PAGE: render_page(traces),
-        PROFILES: json.dumps([trace.to_json() for trace in traces]),
-        TIMELINE: json.dumps(make_timeline(traces)),
+        PROFILES: json.dumps([each.trace.to_json(each.estimates) for each in traces]),
+        TIMELINE: json.dumps(make_timeline([each.trace for each in traces])),
+        WAVES: json.dumps({"traceEvents": events, "otherData": {"unit": "1 us is one clock", "note": NOTE}}),
     }
     for name, text in texts.items():
         with write_atomically(folder / name) as draft:
@@ -108,6 +140,17 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
+class _EstimatedRow:
+    """The estimated clocks of a source line on the page."""
+
+    place: str
+    text: str
+    share: float
+    issued: float
+    stalls: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Section:
     """A kernel on the page."""
 
@@ -116,22 +159,31 @@ class _Section:
     rows: list[_Row]
     hidden: int  # source lines that the page leaves out
     hottest: int  # executions of the instruction that ran most often
+    estimate: TimingEstimate
+    stalls: list[tuple[str, float]]  # shares of the clocks of all waves, by reason, with those that issue
+    estimated: list[_EstimatedRow]
 
 
-def render_page(traces: Sequence[ProgramTrace]) -> str:
+def render_page(traces: Sequence[EstimatedTrace]) -> str:
     """Render the page of a trace, which needs no other file."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - takes long to import
 
     loader = FileSystemLoader(Path(__file__).with_name("templates"))
     environment = Environment(loader=loader, undefined=StrictUndefined, autoescape=True)
     sections = [
-        (trace, [_make_section(profile) for profile in sorted(trace.kernels, key=lambda each: -each.executed)])
-        for trace in traces
+        (
+            each.trace,
+            [
+                _make_section(profile, each.estimates[profile.kernel])
+                for profile in sorted(each.trace.kernels, key=lambda profile: -profile.executed)
+            ],
+        )
+        for each in traces
     ]
     return environment.get_template(TEMPLATE).render(traces=sections)
 
 
-def _make_section(profile: KernelProfile) -> _Section:
+def _make_section(profile: KernelProfile, estimate: TimingEstimate) -> _Section:
     total = max(profile.executed, 1)
     lines = sum_lines(profile)
     rows = [_make_row(line, total) for line in lines[:MOST_LINES]]
@@ -141,13 +193,34 @@ def _make_section(profile: KernelProfile) -> _Section:
         rows,
         max(len(lines) - MOST_LINES, 0),
         max(each.counts.executed for each in profile.instructions),
+        estimate,
+        list_shares(estimate),
+        [_make_estimated_row(line, estimate.wave_clocks) for line in estimate.lines[:MOST_ESTIMATED]],
     )
 
 
+def list_shares(estimate: TimingEstimate) -> list[tuple[str, float]]:
+    """Return the shares of a kernel's clocks in which waves issue, and in which they wait for each reason."""
+    stalled = sum(estimate.stalled.values())
+    shares = [("issuing", (estimate.wave_clocks - stalled) / estimate.wave_clocks)]
+    shares += [(reason, clocks / estimate.wave_clocks) for reason, clocks in estimate.stalled.items()]
+    return [(name, share) for name, share in shares if share >= LEAST_SHARE]
+
+
+def _make_estimated_row(line: LineEstimate, total: int) -> _EstimatedRow:
+    shown = ((reason, clocks / total) for reason, clocks in line.stalled.items())
+    stalls = ", ".join(f"{reason} {100 * share:.1f} %" for reason, share in shown if share >= LEAST_SHARE)
+    return _EstimatedRow(*_find_text(line.line), line.clocks / total, line.issued / total, stalls)
+
+
 def _make_row(line: LineProfile, total: int) -> _Row:
-    share = line.counts.executed / total
-    if line.line is None:
-        return _Row("", "instructions without a source line", share, line)
-    file, number = line.line
-    text = linecache.getline(file, number).strip()  # empty if the file is not here: the page shows the place only
-    return _Row(f"{Path(file).name}:{number}", text, share, line)
+    return _Row(*_find_text(line.line), line.counts.executed / total, line)
+
+
+def _find_text(line: tuple[str, int] | None) -> tuple[str, str]:
+    """Return place and text of a source line."""
+    if line is None:
+        return "", "instructions without a source line"
+    file, number = line
+    # Empty if the file is not here: the page shows the place only.
+    return f"{Path(file).name}:{number}", linecache.getline(file, number).strip()

@@ -226,6 +226,7 @@ class EmulatedGpu:
             instructions=list_instructions(
                 recorder, kernel.program.lines, lambda address: find_source_frames(kernel.code_object, address)[0]
             ),
+            paths=recorder.paths.list_paths(-(-launch.block.count // self.arch.wave_size)),
         )
 
     def _find_heap(self, kernel: KernelMetadata) -> KernelHeap | None:

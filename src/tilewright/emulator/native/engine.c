@@ -41,6 +41,26 @@ typedef struct {
     pthread_t thread;
 } Share;
 
+/* Add an instruction to the path of its wave, if that is kept. */
+static void record_path(Wave *w) {
+    const Launch *g = w->worker->launch;
+    uint64_t number = (uint64_t)w->block->number * g->waves_per_block + w->number;
+    if (number >= g->path_waves)
+        return;
+    uint32_t *path = g->paths + number * (2 + 2 * (uint64_t)g->path_room), *last = path + 2 * (uint64_t)path[0];
+    if (path[1])
+        return;
+    if (path[0] && last[0] + last[1] == w->pc) {
+        last[1]++;
+    } else if (path[0] < g->path_room) {
+        last[2] = w->pc;
+        last[3] = 1;
+        path[0]++;
+    } else {
+        path[1] = 1;
+    }
+}
+
 /* Run an instruction, and add what it changes in the counters to its own counts. */
 static int run_profiled(Wave *w, const Instruction *i) {
     Worker *worker = w->worker;
@@ -67,6 +87,8 @@ static void run_wave(Wave *w, uint64_t turn) {
         const Instruction *i = &code[w->pc];
         worker->executed[w->pc]++;
         w->executed++;
+        if (__builtin_expect(profiled, 0))
+            record_path(w);
         if (__builtin_expect(w->skips, 0) && i->vector) { /* s_setvskip */
             w->pc++;
             continue;

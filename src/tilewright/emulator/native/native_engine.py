@@ -42,6 +42,7 @@ from tilewright.emulator.native.lower_control import make_capacities
 from tilewright.emulator.native.lowered import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction, make_array
 from tilewright.emulator.profile import InstructionCounts, ProfileRecorder
 from tilewright.emulator.program import Program
+from tilewright.emulator.wave_paths import PathRecorder, WavePath
 
 if TYPE_CHECKING:
     from tilewright.emulator.native.launch_checker import LaunchChecker
@@ -132,6 +133,7 @@ class NativeEngine:
         self._library = library
         self._profile = profile
         self._profiled = None if profile is None else (CountsRecord * len(lowered.records))()
+        self._paths: array[int] | None = None  # see types.h
         self._lowered = lowered
         self._code = code
         self._counters = counters
@@ -150,6 +152,8 @@ class NativeEngine:
         launch.ranges = ranges
         launch.range_count = len(listed)
         launch.first_block, launch.blocks = first_block, blocks
+        if self._profile is not None:
+            self._keep_paths(launch, self._profile.paths)
         if self._checker is not None:
             self._checker.connect(launch, self._code.arch.name)
         if self._run_interruptible(launch):
@@ -218,6 +222,14 @@ class NativeEngine:
             profile=None if self._profiled is None else ctypes.addressof(self._profiled),
         )
 
+    def _keep_paths(self, launch: NativeLaunch, wanted: PathRecorder) -> None:
+        """Let the engine keep the paths of the first waves of the grid; batches share the memory for them."""
+        launch.path_waves = wanted.blocks * launch.waves_per_block
+        launch.path_room = wanted.most_runs
+        if self._paths is None:
+            self._paths = array("I", bytes(4 * launch.path_waves * (2 + 2 * launch.path_room)))
+        launch.paths = self._paths.buffer_info()[0]
+
     def _choose_thread_count(self, ordered: bool, blocks: int) -> int:
         """Return more than one only if the order of work-groups has no effect: not with atomics, nor if `ordered`.
 
@@ -272,6 +284,16 @@ class NativeEngine:
             )
             profile.at(self._lowered.addresses[number]).add(counts)
         ctypes.memset(self._profiled, 0, ctypes.sizeof(self._profiled))
+        self._add_paths(profile.paths)
+
+    def _add_paths(self, wanted: PathRecorder) -> None:
+        assert self._paths is not None
+        addresses, stride = self._lowered.addresses, 2 + 2 * wanted.most_runs
+        for wave in range(len(self._paths) // stride):
+            count, cut, *places = self._paths[wave * stride : wave * stride + 2 + 2 * self._paths[wave * stride]]
+            if count:
+                runs = tuple(zip((addresses[number] for number in places[::2]), places[1::2], strict=True))
+                wanted.add_path(wave, WavePath(runs, bool(cut)))
 
 
 def _make_fault(launch: NativeLaunch, lowered: LoweredKernel, code: LoadedCode, memory: Memory) -> Exception:

@@ -210,6 +210,10 @@ struct Launch {
     uint8_t capacity[QUEUES]; /* most that a counter can count */
     uint64_t *executed;      /* waves that ran each instruction */
     InstructionCounts *profile; /* of each instruction, or NULL; with it, the launch has one thread */
+    uint32_t *paths;         /* of the first waves of the grid: how many runs, whether more followed, and each run's
+                              * first instruction and length; with a profile only */
+    uint32_t path_waves;
+    uint32_t path_room;      /* runs of a wave */
     uint64_t bytes[4];       /* see counters.h */
     uint64_t atomics;        /* active lanes of atomic instructions */
     uint64_t cache_lines;

@@ -1,0 +1,1 @@
+"""Estimate the time of a kernel from its code object: a model, not a measurement."""
