@@ -8,7 +8,7 @@ import pytest
 from on_device import device_of
 
 from built_kernels import built, built_unchecked
-from tests.functions.grouped_kernels import COLUMNS, ROWS, TERMS, make_grouped
+from tests.functions.grouped_kernels import COLUMNS, ROWS, SCALED, TERMS, make_grouped, make_scaled
 from tilewright import arch as archs
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
@@ -30,7 +30,7 @@ def check(kernel: Kernel, most: int) -> None:
     assert len(checks) >= most
 
 
-@pytest.mark.parametrize("kernel", [ROWS, TERMS, COLUMNS], ids=["rows", "terms", "columns"])
+@pytest.mark.parametrize("kernel", [ROWS, TERMS, COLUMNS, SCALED], ids=["rows", "terms", "columns", "scaled"])
 def test_edges_of_a_grouped_kernel(kernel: Kernel) -> None:
     check(kernel, 9)
 
@@ -44,9 +44,10 @@ def run_many_tiles(kernel: Kernel, change: str = "") -> list[str]:
 
 
 @pytest.mark.deep
-def test_work_groups_that_compute_several_tiles_need_a_barrier_between_them() -> None:
-    assert run_many_tiles(COLUMNS) == ["ok"] * 3
-    assert "wrong" in run_many_tiles(COLUMNS, "no_barrier")
+@pytest.mark.parametrize(("kernel", "forms"), [(COLUMNS, 3), (SCALED, 2)], ids=["columns", "scaled"])
+def test_work_groups_that_compute_several_tiles_need_a_barrier_between_them(kernel: Kernel, forms: int) -> None:
+    assert run_many_tiles(kernel) == ["ok"] * forms
+    assert "wrong" in run_many_tiles(kernel, "no_barrier")
 
 
 @pytest.mark.deep
@@ -60,3 +61,10 @@ def test_work_groups_compute_several_tiles(kernel: Kernel) -> None:
 @pytest.mark.parametrize("gpu", ["gfx90a", "gfx950", "gfx1100", "gfx1201"])
 def test_edges_of_other_kernels(gpu: str, fields: dict[str, Any]) -> None:
     check(make_grouped(gpu, epilogue="default", **fields), 12)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("fields", [{"dtype": "bf8"}, {"pipeline": "mem"}, {"layout": "rrr"}, {"layout": "crr"}])
+@pytest.mark.parametrize("gpu", ["gfx942", "gfx950"])
+def test_edges_of_kernels_with_scales(gpu: str, fields: dict[str, Any]) -> None:
+    check(make_scaled(gpu, **{**fields, "pad_m": fields.get("layout") == "crr"}), 12)

@@ -74,9 +74,9 @@ WANTED = {
         gpus=("gfx942", "gfx950", "gfx1201"),
     ),
     "grouped_gemm": Wanted(
-        **{"accepted": 43, "rejected": 18, "broken_rules": 6, "most_trials": 5, "pairs": 190},
+        **{"accepted": 55, "rejected": 25, "broken_rules": 7, "most_trials": 5, "pairs": 240},
         every_value_of=("layout", "pipeline", "epilogue"),
-        dtypes=frozenset({"fp16", "bf16"}),
+        dtypes=frozenset({"fp16", "bf16", "fp8", "bf8"}),
         pairs_in_ci=False,
     ),
     "topk": Wanted(

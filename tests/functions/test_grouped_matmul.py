@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tw
 from built_kernels import built
-from tests.functions.grouped_kernels import ARCH, POOL, make_grouped
+from tests.functions.grouped_kernels import ARCH, POOL, SCALED, make_grouped, make_scaled
 from tilewright.base.errors import InvalidValueError, TensorError
 
 torch = pytest.importorskip("torch")
@@ -194,3 +194,70 @@ def test_the_torch_operator_has_a_fake_form_and_refuses_what_it_lacks() -> None:
         fake = [mode.from_tensor(each) for each in (a, b, offs)]
         result = twt.grouped_mm(*fake, out_dtype=torch.float32)
     assert result.shape == (GROUPS, N, K) and result.dtype == torch.float32
+
+
+FP8 = torch.float8_e4m3fnuz  # gfx942 has another encoding than OCP's
+SCALED_FORMS = {"2d3d": ((SIZE,), (GROUPS, N)), "3d3d": ((GROUPS, SIZE), (GROUPS, N))}
+
+
+def make_scaled_operands(form: str) -> tuple[Any, ...]:
+    shape_a, shape_b = ((GROUPS, N), (GROUPS, K)) if form == "2d2d" else SCALED_FORMS[form]
+    generator = torch.Generator().manual_seed(3)
+    scales = (2.0 ** torch.rand(shape, generator=generator) for shape in (shape_a, shape_b))
+    return *(each.to(FP8) for each in make_operands(form)), *scales
+
+
+def multiply_scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, ends: list[int] | None) -> Any:
+    """The product in float64 of operands that are multiplied by their scales."""
+    if a.dim() == b.dim() == 2:
+        exact = multiply_groups(a, b, ends)
+        return exact * scale_a.double()[..., None] * scale_b.double()[:, None]
+    return multiply_groups(a.double() * scale_a.double()[..., None], b.double() * scale_b.double()[:, None], ends)
+
+
+@pytest.mark.parametrize("ends", list(ENDS.values()), ids=list(ENDS))
+def test_products_with_scales(ends: list[int]) -> None:
+    built([SCALED])
+    operands = make_scaled_operands("2d3d")
+    with twt.emulate(ARCH), tw.options(pool=[SCALED]):
+        found = twt.scaled_grouped_mm(*operands, torch.tensor(ends, dtype=torch.int32))
+        assert found.dtype == torch.bfloat16
+        compare(found, multiply_scaled(*operands, ends))
+        if ends is ENDS["empty"]:
+            stacked = make_scaled_operands("3d3d")
+            compare(twt.scaled_grouped_mm(*stacked), multiply_scaled(*stacked, None))
+
+
+@pytest.mark.deep
+def test_scales_of_products_whose_terms_are_divided() -> None:
+    kernel = make_scaled(layout="crr", pad_m=True)
+    built([kernel])
+    a, b, scale_a, scale_b = make_scaled_operands("2d2d")
+    for ends in ENDS.values():
+        offs = torch.tensor(ends, dtype=torch.int32)
+        with twt.emulate(ARCH), tw.options(pool=[kernel]):
+            found = twt.scaled_grouped_mm(a, b, scale_a.flatten(), scale_b.flatten(), offs)  # vectors, as in torch
+        compare(found, multiply_scaled(a, b, scale_a, scale_b, ends))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scale_a": None}, "scale_a must be given"),
+        ({"scale_b": torch.ones(GROUPS, N + 1)}, "must be float32 of shape"),
+        ({"scale_b": torch.ones(GROUPS, N).half()}, "must be float32 of shape"),
+        ({"a": draw(SIZE, K), "b": draw(GROUPS, K, N)}, "leave scale_a and scale_b out"),
+        ({"a": draw(GROUPS, SIZE, K).to(FP8), "b": draw(K, N).to(FP8)}, "do not divide columns"),
+    ],
+)
+def test_errors_of_scales(changes: dict[str, Any], said: str) -> None:
+    a, b, scale_a, scale_b = make_scaled_operands("2d3d")
+    values = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b, "offs": torch.tensor(ENDS["one"]).int()}
+    with pytest.raises(TensorError, match=said):
+        tw.grouped_matmul(**{**values, **changes})
+
+
+def test_the_torch_operator_with_scales_refuses_what_it_lacks() -> None:
+    operands = make_scaled_operands("2d3d")
+    with pytest.raises(InvalidValueError, match="neither bias nor scale_result"):
+        twt.scaled_grouped_mm(*operands, torch.tensor(ENDS["one"]).int(), bias=torch.ones(N))

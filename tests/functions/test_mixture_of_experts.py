@@ -109,8 +109,8 @@ def test_no_tokens() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [
-        ({"w1_scale": torch.ones(1)}, InvalidValueError, "does not support w1_scale"),
-        ({"quant_type": "per_token"}, InvalidValueError, "does not support quant_type"),
+        ({"w1_scale": torch.ones(1)}, InvalidValueError, "scales only with quant_type per_token"),
+        ({"quant_type": "per_1x128"}, UnknownValueError, "per_token"),
         ({"doweight_stage1": True}, InvalidValueError, "does not support doweight_stage1"),
         ({"activation": "relu"}, UnknownValueError, "silu"),
         ({"topk_ids": torch.zeros(3, 2).long()}, TensorError, "int32"),

@@ -11,6 +11,8 @@ import pytest
 from built_kernels import built
 from tests.functions.attention_kernels import get_kernels
 from tests.functions.grouped_kernels import POOL as GROUPED
+from tests.functions.grouped_kernels import QUANTIZER
+from tests.functions.grouped_kernels import SCALED as SCALED_GROUPS
 from tests.functions.kernels import POOL
 from tests.functions.norm_kernels import POOL as NORMS
 from tests.functions.routing_kernels import SOFTMAX, SORTING
@@ -91,8 +93,11 @@ def make_paged_attention() -> tuple[Any, ...]:
     return q, k_cache, v_cache, lengths, table, None, True, [-1, -1], None, 0.0, 2
 
 
+FP8 = torch.float8_e4m3fnuz  # of gfx942
+
+
 def make_scaled() -> tuple[Any, ...]:
-    a, b = (draw(seed, lines, 32).detach().to(torch.float8_e4m3fnuz) for seed, lines in ((1, 6), (2, 8)))
+    a, b = (draw(seed, lines, 32).detach().to(FP8) for seed, lines in ((1, 6), (2, 8)))
     scales = (torch.linspace(0.5, 2, lines).reshape(shape) for lines, shape in ((6, (6, 1)), (8, (1, 8))))
     return a, b.t(), *scales, torch.bfloat16
 
@@ -101,6 +106,12 @@ def make_grouped() -> tuple[Any, ...]:
     """Without gradients: those of groups need kernels of other layouts, which are `deep`."""
     tokens, weights = (draw(seed, *shape).detach().bfloat16() for seed, shape in ((1, (6, 16)), (2, (2, 8, 16))))
     return tokens, weights.transpose(-2, -1), torch.tensor([2, 6], dtype=torch.int32), torch.bfloat16
+
+
+def make_scaled_groups() -> tuple[Any, ...]:
+    tokens, weights = (draw(seed, *shape).detach().to(FP8) for seed, shape in ((1, (6, 16)), (2, (2, 8, 16))))
+    scales = torch.linspace(0.5, 2, 6), torch.linspace(0.5, 2, 16).reshape(2, 8)
+    return tokens, weights.transpose(-2, -1), *scales, torch.tensor([2, 6], dtype=torch.int32), torch.bfloat16
 
 
 def make_pairs() -> tuple[Any, ...]:
@@ -158,6 +169,8 @@ CASES = {
     # The check of the schema multiplies the arguments, which torch cannot do with 8-bit floats.
     "scaled_mm": Case("scaled_mm", SCALED, make_scaled, CHECKS[1:]),
     "grouped_mm": Case("grouped_mm", GROUPED, make_grouped),
+    "scaled_grouped_mm": Case("scaled_grouped_mm", (SCALED_GROUPS,), make_scaled_groups, CHECKS[1:]),
+    "quantize_rows": Case("quantize_rows", (QUANTIZER,), lambda: (draw(1, 6, 20).detach().bfloat16(), FP8), CHECKS[1:]),
     "topk": Case("topk", (SOFTMAX,), lambda: (draw_float(1, 6, 20), 3, "softmax")),
     "sort_by_expert": Case("sort_by_expert", (SORTING,), make_pairs),
     "rms_norm": Case("rms_norm", NORMS, lambda: (draw_float(1, 6, 20), [20], draw_float(2, 20), 1e-6)),

@@ -27,7 +27,8 @@ from tilewright.ops.op import Op
 FOLDER = Path(__file__).parent
 GEMM = find_op("gemm")
 CONV = find_op("grouped_conv")
-# Forms that are no kinds of their own: what they change in the op's example, which is forward, 2-D and fp16.
+# Forms that are no kinds of their own: what they change in the op's example: a convolution that is forward,
+# 2-D and fp16, a grouped GEMM of bf16.
 FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "grouped_conv": {
         "forward-2d-split_image": {"split_image": True},
@@ -54,7 +55,8 @@ FORMS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
             "split_k": True,
             "merge_groups": 2,
         },
-    }
+    },
+    "grouped_gemm": {"scaled": {"dtype_a": "fp8", "dtype_b": "fp8", "block": (128, 128, 64)}},
 }
 
 

@@ -51,6 +51,7 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
             for quant in ("b128x128", "a1x128", "a1x128_b128x128")
         },
     },
+    "grouped_gemm": {"scaled": ("gfx942", {"dtype_a": "fp8", "dtype_b": "fp8", "block": (128, 128, 64)})},
 }
 GOLDEN = {
     FOLDER / name / NEWER / f"{form}.golden": find_op(name).make_kernel(find_op(name).make_example(changes), arch)

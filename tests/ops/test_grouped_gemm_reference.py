@@ -30,7 +30,7 @@ OUTPUTS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 LAYOUTS = {"m": "rcr", "n": "rcr", "k": "crr", "none": "rrr"}
 
 
-def make_problem(ragged: str, dtype: str = "bf16", **fields: Any) -> Problem:
+def make_problem(ragged: str, dtype: str | None = "bf16", **fields: Any) -> Problem:
     values = {"m": 32, "n": 48, "k": 64, "groups": 4, "layout": LAYOUTS[ragged]}
     return Problem(**{**values, "ragged": ragged, "dtype": dtype, **fields})
 
@@ -66,6 +66,57 @@ def test_torchs_grouped_product_is_within_the_tolerance(
     assert found.shape == of_torch.shape
     assert (np.abs(of_torch - found) <= limit).all()
     assert np.isfinite(limit).all()
+
+
+FP8 = {"gfx942": {"fp8": torch.float8_e4m3fnuz, "bf8": torch.float8_e5m2fnuz}}
+FP8["gfx950"] = {"fp8": torch.float8_e4m3fn, "bf8": torch.float8_e5m2}
+
+
+def multiply_scaled(problem: Problem, inputs: Any, gpu: str) -> tuple[Any, list[tuple[Any, ...]]]:
+    """The products by torch in float64 of operands that torch converts from 8 bits, each times its scale; and the parts
+    of each group: operands with scales, and the place of its result."""
+    kinds = (FP8[gpu][problem.dtype_a], FP8[gpu][problem.dtype_b])
+    bits = (torch.from_numpy(np.ascontiguousarray(inputs[name]).view(np.uint8)) for name in ("a", "b"))
+    a, b = (each.view(kind).double() for each, kind in zip(bits, kinds, strict=True))
+    scale_a, scale_b = (torch.from_numpy(inputs[name]).double() for name in ("scale_a", "scale_b"))
+    ends = [0, *inputs["offs"].tolist()] if problem.ragged != "none" else []
+    c = torch.zeros(
+        (problem.m, problem.n) if problem.ragged == "m" else (problem.groups, problem.m, problem.n)
+    ).double()
+    parts = []
+    for group in range(problem.groups):
+        part = slice(*ends[group : group + 2]) if ends else slice(None)
+        left, right, place, rows = {
+            "m": lambda part=part, group=group: (a[part], b[group], part, scale_a[part]),
+            "k": lambda part=part, group=group: (a[:, part], b[part], group, scale_a[group]),
+            "none": lambda group=group: (a[group], b[group], group, scale_a[group]),
+        }[problem.ragged]()
+        parts.append((left * rows[:, None], right * scale_b[group], place))
+        c[place] = parts[-1][0] @ parts[-1][1]
+    return c, parts
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("gpu", "dtype"), [("gfx942", "fp8"), ("gfx942", "bf8"), ("gfx950", "fp8")])
+@pytest.mark.parametrize("ragged", ["m", "k", "none"])
+def test_scaled_products_are_those_of_torch(ragged: str, gpu: str, dtype: str, seed: int) -> None:
+    arch = archs.load(gpu)
+    problem = make_problem(ragged, None, dtype_a=dtype, dtype_b=dtype, dtype_c="bf16")
+    inputs = make_inputs(problem, seed, arch)
+    found = compute_reference(problem, inputs, arch)
+    wanted, parts = multiply_scaled(problem, inputs, gpu)
+    assert np.abs(found["c"] - wanted.numpy()).max() <= 1e-13 * np.abs(found["c"]).max()
+    config = make_config(dtype_a=dtype, dtype_b=dtype, layout=problem.layout, block=(128, 128, 64))
+    limit = compute_tolerance(config, problem, inputs, found, arch)["c"].limit
+    assert np.isfinite(limit).all()
+    if seed == 0:  # scales are powers of two: bf16 has the scaled operands exactly
+        for left, right, place in parts:
+            of_torch = (left.bfloat16() @ right.bfloat16()).double().numpy()
+            assert (np.abs(of_torch - found["c"][place]) <= limit[place] + np.abs(found["c"][place]) * 2.0**-8).all()
+    # A scale of another row or column is outside the tolerance.
+    for name in ("scale_a", "scale_b"):
+        moved = compute_reference(problem, {**inputs, name: np.roll(inputs[name], 1, -1)}, arch)["c"]
+        assert (np.abs(moved - found["c"]) > limit)[found["c"] != 0].mean() > 0.5
 
 
 @pytest.mark.parametrize("ragged", ["m", "n", "k"])
@@ -149,6 +200,9 @@ def test_tensors_and_strides() -> None:
     assert shapes["n"] == {"a": (4, 32, 64), "b": (64, 48), "offs": (4,), "c": (32, 48)}
     assert shapes["k"] == {"a": (32, 64), "b": (64, 48), "offs": (4,), "c": (4, 32, 48)}
     assert shapes["none"] == {"a": (4, 32, 64), "b": (4, 64, 48), "c": (4, 32, 48)}
+    scaled = [make_problem(ragged, "fp8") for ragged in RAGGED]
+    of_scales = [tuple(t.shape for t in list_tensors(each) if t.name.startswith("scale")) for each in scaled]
+    assert of_scales == [((32,), (4, 48)), ((4, 32), (48,)), ((4, 32), (4, 48)), ((4, 32), (4, 48))]
     problem = make_problem("m")
     changed = apply_strides(problem, {"a": (80, 1), "b": (48 * 72, 1, 72), "c": (64, 1)})
     assert (changed.stride_a, changed.stride_b, changed.stride_c) == (80, 72, 64)

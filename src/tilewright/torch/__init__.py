@@ -19,13 +19,14 @@ from tilewright.torch.flash_attention import (  # noqa: E402
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
 )
-from tilewright.torch.grouped_matmul import grouped_mm  # noqa: E402
+from tilewright.torch.grouped_matmul import grouped_mm, scaled_grouped_mm  # noqa: E402
 from tilewright.torch.inductor import make_inductor_options  # noqa: E402
 from tilewright.torch.matmul import bmm, linear, mm  # noqa: E402
 from tilewright.torch.mixture_of_experts import fused_moe  # noqa: E402
 from tilewright.torch.modules import Conv1d, Conv2d, Conv3d, Linear, replace_modules  # noqa: E402
 from tilewright.torch.norms import layer_norm, rms_norm  # noqa: E402
 from tilewright.torch.problem_recorder import RecordedProblems, record_problems  # noqa: E402
+from tilewright.torch.quantization import quantize_rows  # noqa: E402
 from tilewright.torch.routing import topk_sigmoid, topk_softmax  # noqa: E402
 from tilewright.torch.scaled_matmul import scaled_mm  # noqa: E402
 from tilewright.torch.sorting import sort_by_expert  # noqa: E402
@@ -54,11 +55,13 @@ __all__ = [
     "linear",
     "make_inductor_options",
     "mm",
+    "quantize_rows",
     "record_problems",
     "register_attention",
     "register_flash_attention",
     "replace_modules",
     "rms_norm",
+    "scaled_grouped_mm",
     "scaled_mm",
     "sort_by_expert",
     "topk_sigmoid",

@@ -1,4 +1,4 @@
-"""The operator `tilewright::grouped_mm`."""
+"""The operators `tilewright::grouped_mm` and `tilewright::scaled_grouped_mm`."""
 
 from __future__ import annotations
 
@@ -70,3 +70,57 @@ def _differentiate(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor |
 
 
 _grouped_mm.register_autograd(_differentiate, setup_context=_save_operands)
+
+
+def scaled_grouped_mm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    scale_result: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,  # noqa: ARG001  (a permission: sums are in fp32 in any case)
+) -> torch.Tensor:
+    """The products of groups of 8-bit floats with scales, with the arguments of `torch._scaled_grouped_mm`.
+
+    `scale_a` has a factor for each row of `a`, and `scale_b` one for each column of each `b[group]`, (groups, n): those
+    of rows that groups divide are (m,), the others (groups, m). `b` may have three dimensions with an `a` of two or
+    three; if terms are divided, both have two, and scales are (groups · m,) and (groups · n,). Columns cannot be
+    divided. Without `out_dtype`, the result is bfloat16. `bias` and `scale_result` must be None. There is no gradient.
+    """
+    if bias is not None or scale_result is not None:
+        raise InvalidValueError("scaled_grouped_mm has neither bias nor scale_result: add and multiply with torch")
+    dtype = torch.bfloat16 if out_dtype is None else out_dtype
+    result: torch.Tensor = torch.ops.tilewright.scaled_grouped_mm(a, b, scale_a, scale_b, offs, dtype)
+    return result
+
+
+@torch.library.custom_op("tilewright::scaled_grouped_mm", mutates_args=())
+def _scaled_grouped_mm(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    offs: torch.Tensor | None,
+    out_dtype: torch.dtype,
+) -> torch.Tensor:
+    device = find_device(a, "tilewright::scaled_grouped_mm")
+    _find_shape(a, b, offs)
+    result: torch.Tensor = grouped_matmul(
+        a, b, offs, scale_a=scale_a, scale_b=scale_b, out_dtype=out_dtype, device=device
+    )
+    return result
+
+
+@_scaled_grouped_mm.register_fake
+def _(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,  # noqa: ARG001
+    scale_b: torch.Tensor,  # noqa: ARG001
+    offs: torch.Tensor | None,
+    out_dtype: torch.dtype,
+) -> torch.Tensor:
+    return a.new_empty(_find_shape(a, b, offs), dtype=out_dtype)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from tilewright.base.errors import InvalidValueError, TensorError, choose
-from tilewright.torch.grouped_matmul import grouped_mm
+from tilewright.torch.grouped_matmul import grouped_mm, scaled_grouped_mm
+from tilewright.torch.quantization import TYPES, quantize_rows
 from tilewright.torch.sorting import sort_by_expert
 
-_ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "silu": torch.nn.functional.silu,
-    "gelu": torch.nn.functional.gelu,
-}
+# Of gate and up; the last one is clamped, with a limit and a factor of the sigmoid's argument.
+_ACTIVATIONS = ("silu", "gelu", "swiglu")
+# Whether products have scales, by aiter's names of kinds of quantisation.
+_QUANTS = {"none": False, "no": False, "per_token": True}
 _TOKEN_BITS = 24  # of an entry of `sort_by_expert`; the place among a token's experts is above
-# Arguments of aiter's function with the values that they may have here: those of layers without quantisation.
+# Arguments of aiter's function with the values that they may have here.
 _FIXED: dict[str, tuple[Any, ...]] = {
-    "quant_type": (None, "no"),
     "doweight_stage1": (False,),
     "hidden_pad": (0,),
     "intermediate_pad": (0,),
-    **dict.fromkeys(("w1_scale", "w2_scale", "a1_scale", "a2_scale", "num_local_tokens", "bias1", "bias2"), (None,)),
+    **dict.fromkeys(("a2_scale", "num_local_tokens", "bias1", "bias2"), (None,)),
 }
 
 
@@ -48,33 +47,48 @@ def fused_moe(
     intermediate_pad: int = 0,
     bias1: torch.Tensor | None = None,
     bias2: torch.Tensor | None = None,
+    *,
+    swiglu_alpha: float = 1.702,
+    swiglu_limit: float = 7.0,
 ) -> torch.Tensor:
     """The weighted sum of each token's experts, `w2 · (activation(gate) · up)` with gate and up = `w1 · token`.
 
     `hidden_states` (tokens, hidden) is fp16 or bf16. `w1` (experts, 2 · inner, hidden) has the rows of gate, then those
     of up; `w2` is (experts, hidden, inner); neither is reordered. `topk_ids` (tokens, k) of int32 has k different
-    experts of each token, and `topk_weight` their weights. `activation` is "silu" or "gelu", or aiter's value of that
-    name. With `expert_mask` (all experts) of int32, `w1` and `w2` have only the experts whose mask is 1: the others
+    experts of each token, and `topk_weight` their weights. `activation` is "silu", "gelu" or "swiglu", or aiter's value
+    of that name. "swiglu" is gpt-oss's, `gate · sigmoid(alpha · gate) · (up + 1)`, with gate clamped to at most
+    `swiglu_limit` and up to ± `swiglu_limit`; aiter's function has the defaults as constants.
+
+    With `expert_mask` (all experts) of int32, `w1` and `w2` have only the experts whose mask is 1: the others
     contribute nothing. `dtype` is the type of the result; by default that of `hidden_states`.
 
     Tokens are sorted and multiplied by CK Tile's kernels; torch gathers rows, computes the activation, and adds up the
     weighted results in fp32, in the order of a token's experts, so that results do not change from run to run. The host
     does not wait for the device. `hidden_states`, `w1`, `w2` and `topk_weight` have gradients.
 
+    With `quant_type` "per_token", or aiter's `QuantType.per_Token`, `w1` and `w2` are fp8 (E4M3) in the encoding of the
+    GPU, with a float32 scale for each output channel: `w1_scale` (experts, 2 · inner) and `w2_scale` (experts, hidden),
+    or with a last dimension of 1. Tokens and activations are quantised with a scale for each row, by CK Tile's kernel
+    for smooth quantisation. `hidden_states` may also be fp8, with `a1_scale` (tokens,) or (tokens, 1); then `dtype`
+    must be given. `a2_scale` must be None. Only `topk_weight` has a gradient then.
+
     `block_size_M` and `moe_sorting_dispatch_policy` choose among aiter's kernels, and are ignored. The other arguments
-    are those of quantised layers and of padded weights, which are not supported: only their defaults are accepted.
+    are those of biases and of padded weights, which are not supported: only their defaults are accepted.
     """
     del block_size_M, moe_sorting_dispatch_policy
     given = {
-        **{"quant_type": _read_name(quant_type), "doweight_stage1": doweight_stage1, "hidden_pad": hidden_pad},
-        **{"w1_scale": w1_scale, "w2_scale": w2_scale, "a1_scale": a1_scale, "a2_scale": a2_scale},
+        **{"doweight_stage1": doweight_stage1, "hidden_pad": hidden_pad, "a2_scale": a2_scale},
         **{"intermediate_pad": intermediate_pad, "num_local_tokens": num_local_tokens, "bias1": bias1, "bias2": bias2},
     }
     for name, known in _FIXED.items():
         if not any(given[name] is each or (isinstance(each, str | int) and given[name] == each) for each in known):
             raise InvalidValueError(f"fused_moe does not support {name}: leave it out")
-    chosen = _ACTIVATIONS[choose("activation", str(_read_name(activation)), _ACTIVATIONS)]
+    chosen = choose("activation", str(_read_name(activation)), _ACTIVATIONS)
+    quantised = _QUANTS[choose("quant_type", str(_read_name(quant_type)).lower(), _QUANTS)]
     _check(hidden_states, w1, w2, topk_weight, topk_ids, expert_mask)
+    scales = _Scales.read(hidden_states, w1, w2, w1_scale, w2_scale, a1_scale, dtype) if quantised else _Scales()
+    if not quantised and not (w1_scale is w2_scale is a1_scale is None):
+        raise InvalidValueError("fused_moe has scales only with quant_type per_token: leave them out, or give it")
     experts = w1.shape[0] if expert_mask is None else expert_mask.shape[0]
     tokens, k = topk_ids.shape
     result = dtype or hidden_states.dtype
@@ -92,13 +106,80 @@ def fused_moe(
         owners = torch.where(is_entry, owners, w1.shape[0])
     ends = torch.searchsorted(owners, torch.arange(w1.shape[0], device=owners.device, dtype=owners.dtype), right=True)
     offs = ends.to(torch.int32)
-    rows = hidden_states[torch.clamp(place // k, max=tokens - 1)]
-    gate, up = grouped_mm(rows, w1.transpose(-2, -1), offs).float().chunk(2, dim=-1)
-    inner = (chosen(gate) * up).to(hidden_states.dtype)
-    down = grouped_mm(inner, w2.transpose(-2, -1), offs).float()
+    source = torch.clamp(place // k, max=tokens - 1)
+    half = result if hidden_states.dtype in TYPES else hidden_states.dtype
+    gate, up = _multiply(hidden_states, scales.a1, source, w1, scales.w1, offs, half).float().chunk(2, dim=-1)
+    inner = _activate(chosen, gate, up, swiglu_alpha, swiglu_limit).to(half)
+    down = _multiply(inner, None, None, w2, scales.w2, offs, half).float()
     # One row more, for those that belong to no expert.
     placed = down.new_zeros((pairs + 1, down.shape[-1])).index_copy(0, place.long(), down)
     return (placed[:pairs].reshape(tokens, k, -1) * weights[..., None]).sum(1).to(result)
+
+
+class _Scales(NamedTuple):
+    """Scales of tokens, if they are quantised already, and those of channels as the products take them."""
+
+    a1: torch.Tensor | None = None
+    w1: torch.Tensor | None = None
+    w2: torch.Tensor | None = None
+
+    @classmethod
+    def read(
+        cls,
+        hidden_states: torch.Tensor,
+        w1: torch.Tensor,
+        w2: torch.Tensor,
+        w1_scale: torch.Tensor | None,
+        w2_scale: torch.Tensor | None,
+        a1_scale: torch.Tensor | None,
+        dtype: torch.dtype | None,
+    ) -> _Scales:
+        """Checks shapes and types."""
+        if w1.dtype not in TYPES or w2.dtype != w1.dtype:
+            raise TensorError(f"fused_moe with per_token needs w1 and w2 of fp8 (E4M3), got {w1.dtype} and {w2.dtype}")
+        ready = hidden_states.dtype == w1.dtype
+        if ready != (a1_scale is not None):
+            raise TensorError("fused_moe needs a1_scale for hidden_states of the type of w1, and only for those")
+        if ready and dtype not in (torch.float16, torch.bfloat16):
+            raise TensorError("fused_moe needs dtype float16 or bfloat16 for quantised hidden_states")
+        wanted = {"w1_scale": (w1_scale, w1.shape[:2]), "w2_scale": (w2_scale, w2.shape[:2])}
+        if ready:
+            wanted["a1_scale"] = (a1_scale, hidden_states.shape[:1])
+        found = {}
+        for name, (scale, shape) in wanted.items():
+            if scale is None or scale.dtype != torch.float32 or tuple(scale.shape) not in (tuple(shape), (*shape, 1)):
+                given = "None" if scale is None else f"{scale.dtype} of shape {tuple(scale.shape)}"
+                raise TensorError(f"fused_moe needs {name} of float32 and shape {(*shape, 1)}, got {given}")
+            found[name.removesuffix("_scale")] = scale.reshape(shape)
+        return cls(**found)
+
+
+def _multiply(
+    rows: torch.Tensor,
+    row_scales: torch.Tensor | None,
+    source: torch.Tensor | None,
+    weights: torch.Tensor,
+    scales: torch.Tensor | None,
+    offs: torch.Tensor,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """The product of each row with the weights of its group; of the rows `source`, if they are given."""
+    if scales is None:
+        chosen = rows if source is None else rows[source]
+        return grouped_mm(chosen, weights.transpose(-2, -1), offs)
+    if row_scales is None:
+        rows, row_scales = quantize_rows(rows.detach(), weights.dtype)
+    if source is not None:  # torch's index does not have all 8-bit types
+        rows, row_scales = rows.view(torch.uint8)[source].view(rows.dtype), row_scales[source]
+    return scaled_grouped_mm(rows, weights.transpose(-2, -1), row_scales, scales, offs, out_dtype=dtype)
+
+
+def _activate(name: str, gate: torch.Tensor, up: torch.Tensor, alpha: float, limit: float) -> torch.Tensor:
+    if name == "swiglu":
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+        return gate * torch.sigmoid(alpha * gate) * (up + 1)
+    compute = torch.nn.functional.silu if name == "silu" else torch.nn.functional.gelu
+    return compute(gate) * up
 
 
 def _read_name(value: object) -> object:

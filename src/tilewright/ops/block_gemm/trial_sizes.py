@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.spec import Shape
+from tilewright.arch.spec import Arch, Shape
+from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.config_fields import BlockGemmConfig
+from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 
 PRIMES = (13, 17, 19)  # not a multiple of any tile or vector
 LARGE_GAP = 101  # vectors between lines: leading dimensions far beyond the matrix
@@ -22,6 +25,28 @@ class Units(NamedTuple):
     m: int
     n: int
     k: int
+
+
+def find_units(config: BlockGemmConfig, arch: Arch) -> Units:
+    """The steps of sizes that the vectors of A, B and C allow."""
+    a, b = resources.vector_a(config, arch), resources.vector_b(config, arch)
+    row_a, row_b = config.layout[0] == "r", config.layout[1] == "r"
+    return Units(
+        1 if row_a else a,
+        math.lcm(resources.vector_c(config), b if row_b else 1),
+        math.lcm(a if row_a else 1, 1 if row_b else b),
+    )
+
+
+def list_loop_sizes(config: BlockGemmConfig, units: Units, arch: Arch) -> Iterator[list[Sizes]]:
+    """For each form of the loop lists of alternatives: many tiles, few, one row and one column of them, some with gaps
+    between lines."""
+    for number, steps in enumerate(list_loop_forms(config, arch)):
+        gaps = (1 + number % 3, 0, 0 if number else LARGE_GAP, 0)
+        for turn, (tiles, gap) in enumerate(zip((MANY_TILES, FEW_TILES, ROW, COLUMN), gaps, strict=True)):
+            count = min(steps) if turn == 0 else steps[(turn - 1) % len(steps)]
+            made = list_tiled_sizes(config.block, units, tiles, count)
+            yield [{**sizes, **(choose_strides(config, sizes, gap) if gap else {})} for sizes in made]
 
 
 def list_tiled_sizes(block: Shape, units: Units, tiles: tuple[int, int], steps: int) -> Iterator[Sizes]:

@@ -22,41 +22,11 @@
 #include "tilewright_call.hpp"
 #include "tilewright_ck_api.hpp"
 #include "tilewright_gemm_quant.h"
-#ifdef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
-#include "tilewright_block_gemm.hpp"
-#endif
+#include "tilewright_scaled_gemm.hpp"
 
 namespace tilewright_gemm_quant {
 
 using tilewright_call::fail;
-
-// The kernel with scales passes A and B alone, which not all pipelines take. A plain GEMM passes lists of operands, with
-// an operation for each.
-template <typename Pipeline>
-struct TwoOperands : Pipeline
-{
-    template <typename A, typename B>
-    CK_TILE_DEVICE auto operator()(const A& a, const B& b, ck_tile::index_t steps, void* lds) const
-    {
-        using Unchanged = ck_tile::element_wise::PassThrough;
-        return Pipeline::operator()(ck_tile::make_tuple(a), Unchanged{}, ck_tile::make_tuple(b), Unchanged{}, steps, lds);
-    }
-};
-
-#ifdef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
-// The kernel also has code that adds parts of K to C. It is never taken, and does not compile for all GPUs.
-template <typename Epilogue>
-struct StoreOnly : Epilogue
-{
-    template <typename Window, typename Tile, typename Tensors, typename... Scales>
-    CK_TILE_DEVICE void operator()(Window& window, const Tile& tile, const Tensors& tensors, void* lds,
-                                   const Scales&... scales)
-    {
-        if constexpr(tilewright_block_gemm::stores<Window>)
-            Epilogue::template operator()<Window, Tile>(window, tile, tensors, lds, scales...);
-    }
-};
-#endif
 
 template <typename D>
 struct Launcher

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import InitVar
 from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.errors import choose
+from tilewright.ops.block_gemm.problem_strides import check_lines, declare_stride
 from tilewright.ops.block_gemm.types import set_problem_types
 from tilewright.ops.call_struct import CallStruct, declare_numbers, declare_pointer
 from tilewright.ops.execution import Tensor
@@ -28,13 +29,6 @@ from tilewright.ops.problem_field import Derived, IntegerType, ProblemBase, prob
 from tilewright.ops.strides import check_strides
 
 _SIZE = IntegerType()
-_STRIDE = IntegerType(0)
-# The elements of one line of each matrix: the packed stride.
-_LINES: Mapping[str, Callable[[Problem], int]] = {
-    "stride_a": lambda p: p.k if p.layout[0] == "r" else p.m,
-    "stride_b": lambda p: p.n if p.layout[1] == "r" else p.k,
-    "stride_c": lambda p: p.n,
-}
 _USUAL = Derived("follows from dtype")
 _PAIRS = {f"{a}*{b}" if a != b else a: (a, b) for a in DTYPES for b in DTYPES}
 
@@ -63,25 +57,16 @@ class Problem(ProblemBase):
     dtype_b: str = problem_field(DtypeType(DTYPES), "element type of B", default="", stands_for=_USUAL)
     dtype_c: str = problem_field(DtypeType(OUTPUTS), "element type of C", default="", stands_for=_USUAL)
     layout: str = problem_field(ChoiceType(LAYOUTS), "layouts of A, B and C: r = row-major, c = column-major")
-    stride_a: int = problem_field(
-        _STRIDE, "elements between lines of A", default=0, stands_for=Derived("packed", _LINES["stride_a"])
-    )
-    stride_b: int = problem_field(
-        _STRIDE, "elements between lines of B", default=0, stands_for=Derived("packed", _LINES["stride_b"])
-    )
-    stride_c: int = problem_field(
-        _STRIDE, "elements between rows of C", default=0, stands_for=Derived("packed", _LINES["stride_c"])
-    )
+    stride_a: int = declare_stride("stride_a", "lines of A")
+    stride_b: int = declare_stride("stride_b", "lines of B")
+    stride_c: int = declare_stride("stride_c", "rows of C")
 
     def __post_init__(self, dtype: str | None) -> None:
         set_problem_types(self, dtype)
         super().__post_init__()
 
     def check_values(self) -> None:
-        for name, get_line in _LINES.items():
-            stride, line = getattr(self, name), get_line(self)
-            if stride < line:
-                raise InvalidValueError(f"{name} is {stride}, but one line of the matrix has {line} elements")
+        check_lines(self)
 
     @property
     def k_batch(self) -> int:

@@ -9,17 +9,14 @@ rounding; then C is rounded to its type. Scales of seed 0 are powers of two, so 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats, find_format, to_numpy_dtype
+from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 from tilewright.ops.block_gemm.random_values import (
     LEAST_TERMS,
     WHOLE_NUMBERS,
@@ -34,14 +31,8 @@ from tilewright.ops.block_gemm.rounding import (
     has_only_integers,
     to_float64,
 )
-from tilewright.ops.block_gemm.trial_sizes import (
-    LARGE_GAP,
-    Sizes,
-    Units,
-    choose_strides,
-    list_edges,
-    list_tiled_sizes,
-)
+from tilewright.ops.block_gemm.scales import LEAST_EXPONENT, bound_scaled_error, draw_scales, multiply_scales
+from tilewright.ops.block_gemm.trial_sizes import Sizes, find_units, list_edges, list_loop_sizes
 from tilewright.ops.gemm_quant.config import (
     COMMON_FIELDS,
     GROUP_COLUMNS,
@@ -56,11 +47,6 @@ from tilewright.ops.gemm_quant.rules import FIT_RULES
 from tilewright.ops.rule import find_violations
 from tilewright.ops.tolerance import Tolerance
 
-U = 2.0**-24  # the rounding error of fp32
-# Scales are between 1 and 2 to this power: the scale of another row gives a wrong result. Those of one element together
-# are at least 2**-10, so that integers remain normal numbers of fp16, and at most 1, so that they remain finite.
-LEAST_EXPONENT = -5
-
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Inputs by name, in the GPU's encoding. Seed 0 gives integers and scales that are powers of two, so that a result
@@ -73,17 +59,10 @@ def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[An
         if tensor.name in ("a", "b"):
             made[tensor.name] = draw_values(generator, tensor, seed, small, arch)
         elif not tensor.output:
-            exponents = generator.uniform(LEAST_EXPONENT, 0, tensor.shape)
-            powers = 2.0 ** (np.rint(exponents) if seed == WHOLE_NUMBERS else exponents)
-            made[tensor.name] = powers.astype(to_numpy_dtype(tensor.dtype, arch))
+            made[tensor.name] = draw_scales(generator, tensor, seed, arch)
     if seed == WHOLE_NUMBERS and problem.k >= LEAST_TERMS:
         put_wide_numbers(generator, made["a"], made["b"], types, arch)
     return made
-
-
-def _compute_scales(given: Mapping[str, NDArray[Any]]) -> Floats:
-    """The factor of each element of C."""
-    return to_float64(given["scale_a"])[:, None] * to_float64(given["scale_b"])[None, :]
 
 
 def _scale_operands(problem: Problem, given: Mapping[str, NDArray[Any]]) -> tuple[Floats, Floats]:
@@ -104,7 +83,7 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
     if problem.quant in GROUPED:
         a, b = _scale_operands(problem, given)
         return {"c": a @ b}
-    return {"c": to_float64(given["a"]) @ to_float64(given["b"]) * _compute_scales(given)}
+    return {"c": to_float64(given["a"]) @ to_float64(given["b"]) * multiply_scales(given["scale_a"], given["scale_b"])}
 
 
 def compute_tolerance(
@@ -130,12 +109,7 @@ def _bound_product_error(
     a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
     sizes = compute_magnitudes(np.matmul, a, b, problem.k)
     summed = compute_sum_error(sizes, problem.k, config.dtype_acc, arch, whole=has_only_integers(a, b))
-    scaled = summed.scale(np.abs(_compute_scales(inputs)))
-    # Products with powers of two are not rounded, unless a result is below the normal numbers of fp32.
-    powers = all(bool(np.all(np.frexp(to_float64(inputs[name]))[0] == 0.5)) for name in ("scale_a", "scale_b"))
-    smallest = find_format("fp32", arch).smallest_normal
-    rounded = np.where((exact == 0) | (powers & (np.abs(exact) > smallest)), 0.0, 2 * U * np.abs(exact) + smallest)
-    return scaled + Tolerance(rounded * (1 + U) + 2 * U * scaled.limit * (not powers), rounded)
+    return bound_scaled_error(summed, inputs["scale_a"], inputs["scale_b"], exact, arch)
 
 
 def _bound_group_error(config: Config, problem: Problem, inputs: Mapping[str, NDArray[Any]], arch: Arch) -> Tolerance:
@@ -181,23 +155,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
 def _list_sizes(config: Config, arch: Arch) -> Iterator[list[Sizes]]:
     """Lists of alternatives: the first of each that the kernel supports is a trial."""
     gemm = view_gemm(config)
-    units = _find_units(config, arch)
-    for number, steps in enumerate(list_loop_forms(gemm, arch)):
-        gaps = (1 + number % 3, 0, 0 if number else LARGE_GAP, 0)
-        for turn, (tiles, gap) in enumerate(zip((MANY_TILES, FEW_TILES, ROW, COLUMN), gaps, strict=True)):
-            count = min(steps) if turn == 0 else steps[(turn - 1) % len(steps)]
-            made = list_tiled_sizes(config.block, units, tiles, count)
-            yield [{**sizes, **(choose_strides(gemm, sizes, gap) if gap else {})} for sizes in made]
+    units = find_units(gemm, arch)
+    yield from list_loop_sizes(gemm, units, arch)
     yield from list_edges(config.block, units)
     yield [{}]  # whole tiles
-
-
-def _find_units(config: Config, arch: Arch) -> Units:
-    gemm = view_gemm(config)
-    a, b = resources.vector_a(gemm, arch), resources.vector_b(gemm, arch)
-    row_a, row_b = config.layout[0] == "r", config.layout[1] == "r"
-    return Units(
-        1 if row_a else a,
-        math.lcm(resources.vector_c(gemm), b if row_b else 1),
-        math.lcm(a if row_a else 1, 1 if row_b else b),
-    )

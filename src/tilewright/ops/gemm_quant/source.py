@@ -36,6 +36,7 @@ SUPPORT: dict[str, Path | str] = {
     **c_interface.SUPPORT,
     **format_header(CALL),
     "tilewright_block_gemm.hpp": Path(resources.__file__).parent / "adapters.hpp",
+    "tilewright_scaled_gemm.hpp": Path(resources.__file__).parent / "scaled_adapters.hpp",
 }
 # The launchers of kinds: scales of groups have their own, so that a change of one does not rebuild the other kernels.
 LAUNCHER = "tilewright_gemm_quant_launch.hpp"

@@ -11,7 +11,9 @@ from tilewright.ops.block_gemm.fit import PaddedConfig
 from tilewright.ops.fields import ChoiceType, ConfigBase, DtypeType, FlagType, config_field
 from tilewright.ops.rule_forms import Overlay
 
-DTYPES = ("fp16", "bf16")
+# 8-bit operands have a scale for each row of A and each column of B; the others have none.
+SCALED = ("fp8", "bf8")
+DTYPES = ("fp16", "bf16", *SCALED)
 OUTPUTS = ("fp16", "bf16", "fp32")
 LAYOUTS = ("rcr", "rrr", "crr", "ccr")
 # CK Tile's persistent kernel finds the form of its loop on the device. compv4 and comp_async sum 5 steps instead of 3
@@ -26,7 +28,8 @@ FIXED: dict[str, Any] = {"vector": None, "wave_groups": 1, "split_k": False, "nu
 
 @dataclass(frozen=True, kw_only=True)
 class Config(ConfigBase):
-    """Compile-time values of one kernel, C = A·B for each group. One kernel computes all four forms of problems."""
+    """Compile-time values of one kernel, C = A·B for each group. One kernel computes all forms of problems that its
+    layout and epilogue allow. 8-bit operands have scales, C = (A·B) · scale_a · scale_b."""
 
     dtype_a: str = config_field(DtypeType(DTYPES), "element type of A")
     dtype_b: str = config_field(DtypeType(DTYPES), "element type of B")

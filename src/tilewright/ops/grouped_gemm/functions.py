@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilewright.arch.dtype_names import read_dtype_name
@@ -19,10 +20,10 @@ from tilewright.ops.array_plan import (
     choose_result,
 )
 from tilewright.ops.block_gemm.array_layouts import find_layout
-from tilewright.ops.grouped_gemm.config import DTYPES, OUTPUTS
+from tilewright.ops.grouped_gemm.config import DTYPES, OUTPUTS, SCALED
 from tilewright.ops.grouped_gemm.problem import Problem
 
-NAMES = ("a", "b", "offs")
+NAMES = ("a", "b", "offs", "scale_a", "scale_b")
 # The ragged dimension, by the numbers of dimensions of a and b.
 _RAGGED = {(2, 3): "m", (3, 2): "n", (2, 2): "k", (3, 3): "none"}
 # The layouts that groups can have any sizes in; the others are copied to the first of them.
@@ -35,6 +36,8 @@ def grouped_matmul(
     b: Array,
     offs: Array = None,
     *,
+    scale_a: Array = None,
+    scale_b: Array = None,
     out_dtype: object = None,
     out: Array = None,
     stream: StreamLike = None,
@@ -53,9 +56,13 @@ def grouped_matmul(
     Groups may be empty; sums without terms and elements behind the last end are 0. Types are fp16 or bf16, and the
     result may be fp32, too. An operand in which the divided dimension is contiguous is copied.
 
+    fp8 and bf8 operands, in the encoding of the GPU, need float32 scales, with which sums are multiplied in fp32:
+    `scale_a` for each row of `a`, (m,) if rows are divided, else (groups, m), and `scale_b` for each column of each
+    `b[group]`, (groups, n). The result is then bf16 by default, and columns cannot be divided.
+
     For arrays, kernels and options see `tilewright.matmul` and `tilewright.options`.
     """
-    arrays = (a, b) if offs is None else (a, b, offs)
+    arrays = (a, b, offs) if scale_a is None and scale_b is None else (a, b, offs, scale_a, scale_b)
     dtype = None if out_dtype is None else str(read_dtype_name(out_dtype))
     return _grouped_matmul(arrays, out, stream, device, dtype)
 
@@ -65,14 +72,16 @@ def plan_grouped_matmul(
     a: ArraySpec,
     b: ArraySpec,
     offs: ArraySpec | None,
+    scale_a: ArraySpec | None,
+    scale_b: ArraySpec | None,
     out: ArraySpec | None,
     out_dtype: str | None,
 ) -> ArrayPlan:
     """One launch, or none for empty results."""
     check_same_type(a, b)
-    if a.dtype not in DTYPES:
-        raise TensorError(f"a is {a.dtype}, kernels have {' and '.join(DTYPES)}")
-    dtype_c = choose("out_dtype", out_dtype or a.dtype, OUTPUTS)
+    if a.type not in DTYPES:
+        raise TensorError(f"a is {a.dtype}, kernels have {', '.join(DTYPES)}")
+    dtype_c = choose("out_dtype", out_dtype or ("bf16" if a.type in SCALED else a.type), OUTPUTS)
     ragged = _RAGGED.get((len(a.shape), len(b.shape)))
     if ragged is None:
         raise TensorError(f"a has shape {a.shape} and b {b.shape}: each must have 2 or 3 dimensions")
@@ -80,6 +89,7 @@ def plan_grouped_matmul(
     if b.shape[-2] != k:
         raise TensorError(f"a has shape {a.shape} and b {b.shape}: {k} columns of a need {k} rows of b")
     groups = _count_groups(ragged, a, b, offs)
+    scales = _choose_scales(a, ragged, (m, n, groups), scale_a, scale_b)
     shape = (m, n) if ragged in ("m", "n") else (groups, m, n)
     result = choose_result(out, "out", len(NAMES), dtype_c, shape)
     if 0 in (*shape, k, groups):
@@ -96,7 +106,31 @@ def plan_grouped_matmul(
         "stride_c": _find_stride(result, "r"),
     }
     ends = () if offs is None else (offs if offs.is_packed else offs.pack(),)
-    return ArrayPlan((result,), (ArrayLaunch(Problem(**fields), (left, right, *ends), (result,)),))
+    return ArrayPlan((result,), (ArrayLaunch(Problem(**fields), (left, right, *scales, *ends), (result,)),))
+
+
+def _choose_scales(
+    a: ArraySpec, ragged: str, sizes: tuple[int, int, int], scale_a: ArraySpec | None, scale_b: ArraySpec | None
+) -> tuple[ArraySpec, ...]:
+    """Packed scales in the op's order; none for operands without them."""
+    m, n, groups = sizes
+    if a.type not in SCALED:
+        if scale_a is not None or scale_b is not None:
+            raise TensorError(f"a is {a.dtype}, only {' and '.join(SCALED)} have scales: leave scale_a and scale_b out")
+        return ()
+    if ragged == "n":
+        raise TensorError(f"a is {a.dtype} and b has two dimensions: kernels with scales do not divide columns")
+    of_a = (m,) if ragged == "m" else (groups, m)
+    # With a dimension of 1 as operands have one more; and torch has a vector of all groups if terms are divided.
+    known = ((of_a, (*of_a, 1), (math.prod(of_a),)), ((groups, n), (groups, 1, n), (groups * n,)))
+    found = []
+    for name, scale, shapes in zip(("scale_a", "scale_b"), (scale_a, scale_b), known, strict=True):
+        if scale is None:
+            raise TensorError(f"a is {a.dtype}: {name} must be given, of float32 and shape {shapes[0]}")
+        if scale.dtype != "fp32" or scale.shape not in shapes:
+            raise TensorError(f"{name} is {scale.dtype} of shape {scale.shape}, must be float32 of shape {shapes[0]}")
+        found.append((scale if scale.is_packed else scale.pack()).reshape(shapes[0]))
+    return tuple(found)
 
 
 def _count_groups(ragged: str, a: ArraySpec, b: ArraySpec, offs: ArraySpec | None) -> int:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, TypedDict
 
 from tilewright.ops.keyword_types import Several, SeveralTiles, TileValue
 
-DtypeName: TypeAlias = Literal["fp16", "bf16"] | str
+DtypeName: TypeAlias = Literal["fp16", "bf16", "fp8", "bf8"] | str
 DtypeAccName: TypeAlias = Literal["fp32"] | str
 DtypeCName: TypeAlias = Literal["fp16", "bf16", "fp32"] | str
 LayoutName: TypeAlias = Literal["rcr", "rrr", "crr", "ccr"] | str

@@ -6,6 +6,8 @@
 //   name                       the kernel's slug
 //   ADataType to CLayout       types and layouts of A, B and C
 //   Partitioner, Traits        CK Tile's mapping of work-groups to tiles, and its compile-time options
+//   Group                      CK Tile's arguments of one group: PlainGroup, or ScaledGroup of
+//                              tilewright_grouped_gemm_scales.hpp
 //   Instance                   CK Tile's kernel
 //   block_m, block_n, block_k, blocks_per_cu
 //                              fields of its config
@@ -23,9 +25,7 @@
 #include "tilewright_call.hpp"
 #include "tilewright_ck_api.hpp"
 #include "tilewright_grouped_gemm.h"
-#ifdef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
-#include "tilewright_block_gemm.hpp"
-#endif
+#include "tilewright_scaled_gemm.hpp"
 
 namespace tilewright_grouped_gemm {
 
@@ -40,20 +40,7 @@ enum Ragged : int64_t
     ragged_none = 3,
 };
 
-#ifdef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
-// The grouped kernel passes A and B alone, which not all pipelines take. A plain GEMM passes lists of operands, with an
-// operation for each.
-template <typename Pipeline>
-struct TwoOperands : Pipeline
-{
-    template <typename A, typename B>
-    CK_TILE_DEVICE auto operator()(const A& a, const B& b, ck_tile::index_t steps, void* lds) const
-    {
-        using Unchanged = ck_tile::element_wise::PassThrough;
-        return Pipeline::operator()(ck_tile::make_tuple(a), Unchanged{}, ck_tile::make_tuple(b), Unchanged{}, steps, lds);
-    }
-};
-#else
+#ifndef TILEWRIGHT_CK_GEMM_PIPELINE_PROBLEM_PLAIN
 // Until 2025, the grouped kernel has no barrier between the tiles of a work-group: a fast wave would overwrite the LDS
 // that others still read for the tile before.
 template <typename Pipeline>
@@ -69,24 +56,46 @@ struct StartTogether : Pipeline
 };
 #endif
 
-// CK Tile's arguments of one group.
-using GroupArguments = ck_tile::UniversalGemmKernelArgs<1, 1, 0>;
-using GroupEntry     = ck_tile::GemmTransKernelArg<0>;
-
 // What PrepareGroups reads: addresses, sizes and strides as in the C struct, and the elements between the matrices of
-// neighbouring groups.
+// neighbouring groups. Scales are null for kernels without them.
 struct GroupedCall
 {
     const void* a;
     const void* b;
+    const float* scale_a;
+    const float* scale_b;
     const int32_t* offs;
     void* c;
-    GroupEntry* groups;
+    void* groups;
     int64_t step_a, step_b, step_c;
     int32_t m, n, k;
     int32_t stride_a, stride_b, stride_c;
     int32_t ragged;
     int32_t count; // of groups
+};
+
+// The matrices of one group.
+template <typename A, typename B, typename C>
+struct Matrices
+{
+    const A* a;
+    const B* b;
+    C* c;
+    int32_t m, n, k;
+};
+
+// CK Tile's arguments of one group, of kernels without scales.
+struct PlainGroup
+{
+    using Arguments                  = ck_tile::UniversalGemmKernelArgs<1, 1, 0>;
+    using Entry                      = ck_tile::GemmTransKernelArg<0>;
+    static constexpr bool has_scales = false;
+
+    template <typename M>
+    CK_TILE_DEVICE static Arguments make(const GroupedCall& call, const M& of, int64_t, int64_t)
+    {
+        return {{of.a}, {of.b}, {}, of.c, of.m, of.n, of.k, {call.stride_a}, {call.stride_b}, {}, call.stride_c, 1};
+    }
 };
 
 // Writes the arguments of group blockIdx.x, and clears what the GEMM has no tiles for: the C of a group without terms,
@@ -120,13 +129,17 @@ struct PrepareGroups
             clear(call, 0, by_m ? last + group : group, by_n ? last : 0, call.count);
         if(threadIdx.x != 0)
             return;
-        const GroupArguments made{
-            {static_cast<const typename D::ADataType*>(call.a) + begin_a},
-            {static_cast<const typename D::BDataType*>(call.b) + begin_b},
-            {}, static_cast<typename D::CDataType*>(call.c) + begin_c, m, n, k, {call.stride_a}, {call.stride_b}, {},
-            call.stride_c, 1};
+        // Scales of a ragged dimension are those of all groups, the others one line for each group.
+        const int64_t scale_a = by_m ? int64_t{first} : int64_t{group} * call.m;
+        const int64_t scale_b = by_n ? int64_t{first} : int64_t{group} * call.n;
+        using Group           = typename D::Group;
+        const Matrices<typename D::ADataType, typename D::BDataType, typename D::CDataType> matrices{
+            static_cast<const typename D::ADataType*>(call.a) + begin_a,
+            static_cast<const typename D::BDataType*>(call.b) + begin_b,
+            static_cast<typename D::CDataType*>(call.c) + begin_c, m, n, k};
+        const typename Group::Arguments made = Group::make(call, matrices, scale_a, scale_b);
         // Its members are constant, and its constructors are for the host.
-        GroupEntry* entry = call.groups + group;
+        auto* entry = static_cast<typename Group::Entry*>(call.groups) + group;
         __builtin_memcpy(static_cast<void*>(&entry->group_karg), &made, sizeof(made));
         // Only kernels that are not persistent read these.
         entry->block_start = 0;
@@ -276,7 +289,7 @@ struct Launcher
         *bytes           = 0;
         const int status = check(args);
         if(status == TW_OK)
-            *bytes = static_cast<uint64_t>(args->groups) * sizeof(GroupEntry);
+            *bytes = static_cast<uint64_t>(args->groups) * sizeof(typename D::Group::Entry);
         return status;
     }
 
@@ -286,6 +299,8 @@ struct Launcher
             return status;
         if(args->a == nullptr || args->b == nullptr || args->c == nullptr)
             return fail(TW_BAD_ARGS, "a, b and c must not be null");
+        if(D::Group::has_scales && (args->scale_a == nullptr || args->scale_b == nullptr))
+            return fail(TW_BAD_ARGS, "scale_a and scale_b must not be null");
         if(args->offs == nullptr && args->ragged != ragged_none)
             return fail(TW_BAD_ARGS, "offs must not be null, unless ragged is 3");
         uint64_t needed = 0;
@@ -301,7 +316,8 @@ struct Launcher
         const ck_tile::stream_config config{stream};
         const auto i = [](int64_t value) { return static_cast<int32_t>(value); };
         const GroupedCall call{
-            args.a, args.b, static_cast<const int32_t*>(args.offs), args.c, static_cast<GroupEntry*>(args.workspace),
+            args.a, args.b, static_cast<const float*>(args.scale_a), static_cast<const float*>(args.scale_b),
+            static_cast<const int32_t*>(args.offs), args.c, args.workspace,
             args.stride_a * (rows_a ? args.m : args.k), args.stride_b * (rows_b ? args.k : args.n),
             args.stride_c * args.m, i(args.m), i(args.n), i(args.k), i(args.stride_a), i(args.stride_b),
             i(args.stride_c), i(args.ragged), i(args.groups)};

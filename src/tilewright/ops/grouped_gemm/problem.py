@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import InitVar
 from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
-from tilewright.base.errors import InvalidValueError, choose
+from tilewright.base.errors import choose
+from tilewright.ops.block_gemm.problem_strides import check_lines, declare_stride
 from tilewright.ops.block_gemm.types import set_problem_types
 from tilewright.ops.call_struct import WORKSPACE, CallStruct, declare_number, declare_numbers, declare_pointer
 from tilewright.ops.execution import Tensor
 from tilewright.ops.fields import ChoiceType, DtypeType
-from tilewright.ops.grouped_gemm.config import DTYPES, LAYOUTS, OUTPUTS
+from tilewright.ops.grouped_gemm.config import DTYPES, LAYOUTS, OUTPUTS, SCALED
 from tilewright.ops.problem_field import Derived, IntegerType, ProblemBase, problem_field, problem_shorthand
 from tilewright.ops.strides import check_strides
 
@@ -22,13 +24,6 @@ RAGGED = ("m", "n", "k", "none")
 # With which ragged dimension A, B and C have a matrix for each group; with "none" all have.
 STACKED_BY = ("n", "m", "k")
 _SIZE = IntegerType()
-_STRIDE = IntegerType(0)
-# The elements of one line of each matrix: the packed stride.
-_LINES: Mapping[str, Callable[[Problem], int]] = {
-    "stride_a": lambda p: p.k if p.layout[0] == "r" else p.m,
-    "stride_b": lambda p: p.n if p.layout[1] == "r" else p.k,
-    "stride_c": lambda p: p.n,
-}
 _USUAL = Derived("follows from dtype")
 
 
@@ -40,6 +35,9 @@ class Problem(ProblemBase):
     and B (k×n) have the terms of all groups, C is one matrix for each (2d × 2d). none: all groups have the same sizes
     (3d × 3d). Group i ends before offs[i] along `ragged`, and begins where the one before ends. Strides are in
     elements, between neighbours of the non-contiguous dimension; 0 = packed. `dtype` sets all types at once.
+
+    8-bit operands have factors in fp32: scale_a for each row of A and scale_b for each column of B. Those of a ragged
+    dimension are of all groups together, the others of each group.
     """
 
     m: int = problem_field(_SIZE, "rows of A and C, of all groups together if they are ragged")
@@ -48,39 +46,37 @@ class Problem(ProblemBase):
     groups: int = problem_field(_SIZE, "number of products")
     ragged: str = problem_field(ChoiceType(RAGGED), "the dimension that groups divide, m, n or k; none: same sizes")
     dtype: InitVar[str | None] = problem_shorthand(
-        "fp16 or bf16",
-        "all types at once",
+        "fp16, bf16, fp8 or bf8",
+        "all types at once, with an fp16 C for 8-bit operands",
         default=None,
-        expands={name: {"dtype_a": name, "dtype_b": name, "dtype_c": name} for name in DTYPES},
+        expands={
+            name: {"dtype_a": name, "dtype_b": name, "dtype_c": "fp16" if name in SCALED else name} for name in DTYPES
+        },
     )
     dtype_a: str = problem_field(DtypeType(DTYPES), "element type of A", default="", stands_for=_USUAL)
     dtype_b: str = problem_field(DtypeType(DTYPES), "element type of B", default="", stands_for=_USUAL)
     dtype_c: str = problem_field(DtypeType(OUTPUTS), "element type of C", default="", stands_for=_USUAL)
     layout: str = problem_field(ChoiceType(LAYOUTS), "layouts of A, B and C: r = row-major, c = column-major")
-    stride_a: int = problem_field(
-        _STRIDE, "elements between lines of A", default=0, stands_for=Derived("packed", _LINES["stride_a"])
-    )
-    stride_b: int = problem_field(
-        _STRIDE, "elements between lines of B", default=0, stands_for=Derived("packed", _LINES["stride_b"])
-    )
-    stride_c: int = problem_field(
-        _STRIDE, "elements between rows of C", default=0, stands_for=Derived("packed", _LINES["stride_c"])
-    )
+    stride_a: int = declare_stride("stride_a", "lines of A")
+    stride_b: int = declare_stride("stride_b", "lines of B")
+    stride_c: int = declare_stride("stride_c", "rows of C")
 
     def __post_init__(self, dtype: str | None) -> None:
         set_problem_types(self, dtype)
         super().__post_init__()
 
     def check_values(self) -> None:
-        for name, get_line in _LINES.items():
-            stride, line = getattr(self, name), get_line(self)
-            if stride < line:
-                raise InvalidValueError(f"{name} is {stride}, but one line of the matrix has {line} elements")
+        check_lines(self)
 
     @property
     def k_batch(self) -> int:
         """Parts that K is split into: these kernels do not split it."""
         return 1
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether A and B have scales: 8-bit operands do."""
+        return self.dtype_a in SCALED
 
     @property
     def flops(self) -> int:
@@ -96,7 +92,7 @@ class Problem(ProblemBase):
             size * find_dtype(types[name]).bits * (self.groups if is_stacked(self, name) else 1)
             for name, size in sizes.items()
         ]
-        return sum(bits) // 8
+        return sum(bits) // 8 + sum(4 * math.prod(shape) for shape in _list_scale_shapes(self))
 
 
 def is_stacked(problem: Problem, matrix: str) -> bool:
@@ -104,8 +100,17 @@ def is_stacked(problem: Problem, matrix: str) -> bool:
     return problem.ragged == "none" or problem.ragged == dict(zip("abc", STACKED_BY, strict=True))[matrix]
 
 
+def _list_scale_shapes(problem: Problem) -> tuple[tuple[int, ...], ...]:
+    """The shapes of scale_a and scale_b; none without scales."""
+    if not problem.has_scales:
+        return ()
+    of_a = (problem.m,) if problem.ragged == "m" else (problem.groups, problem.m)
+    return of_a, (problem.n,) if problem.ragged == "n" else (problem.groups, problem.n)
+
+
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
-    """All tensors in the order of the C struct's pointers: inputs first, then c. `offs` is missing without ragged."""
+    """All tensors in the order of the C struct's pointers: inputs first, then c. `offs` is missing without ragged, and
+    scales without 8-bit operands."""
     m, n, k = problem.m, problem.n, problem.k
     matrices = {
         "a": _make_tensor(problem, "a", problem.dtype_a, (m, k), problem.layout[0], problem.stride_a),
@@ -113,7 +118,11 @@ def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
         "c": _make_tensor(problem, "c", problem.dtype_c, (m, n), problem.layout[2], problem.stride_c),
     }
     offs = () if problem.ragged == "none" else (Tensor("offs", "int32", (problem.groups,), (1,)),)
-    return (matrices["a"], matrices["b"], *offs, matrices["c"])
+    scales = tuple(
+        Tensor(name, "fp32", shape, (shape[-1], 1)[-len(shape) :])
+        for name, shape in zip(("scale_a", "scale_b"), _list_scale_shapes(problem), strict=False)
+    )
+    return (matrices["a"], matrices["b"], *scales, *offs, matrices["c"])
 
 
 def _make_tensor(problem: Problem, name: str, dtype: str, shape: tuple[int, int], letter: str, stride: int) -> Tensor:
@@ -157,11 +166,15 @@ matrix for each; 1: the columns of B and C, and A is one matrix for each; 2: the
 and C is one matrix for each; 3: all matrices are one for each group, and offs is null. Group i ends before
 offs[i], and begins where the one before ends; the kernel reads offs on the device. The matrices of groups
 follow each other, with a distance of their lines times the stride. Strides are the distance in elements
-between neighbours of the non-contiguous dimension.""",
+between neighbours of the non-contiguous dimension. Kernels with 8-bit operands multiply by scale_a for each
+row of A and scale_b for each column of B: along `ragged` those of all groups, else one line for each group.
+Others do not read them.""",
     problem_type=Problem,
     members=(
         declare_pointer("a"),
         declare_pointer("b"),
+        declare_pointer("scale_a", "float: m, or groups x m of them"),
+        declare_pointer("scale_b", "float: n, or groups x n of them"),
         declare_pointer("offs", "int32: the end of each group"),
         declare_pointer("c", c_type="void"),
         *declare_numbers("m", "n", "k", "groups"),
@@ -169,5 +182,5 @@ between neighbours of the non-contiguous dimension.""",
         *declare_numbers("stride_a", "stride_b", "stride_c"),
         *WORKSPACE,
     ),
-    places=lambda p: ("a", "b", "c") if p.ragged == "none" else ("a", "b", "offs", "c"),
+    places=lambda problem: tuple(tensor.name for tensor in list_tensors(problem)),
 )

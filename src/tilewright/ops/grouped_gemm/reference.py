@@ -2,14 +2,13 @@
 
 Imports NumPy: import this module only where arrays are used.
 
-Each group is a plain product, with the error of its own number of terms (`block_gemm.rounding`). Elements of C behind
-the last group are exactly 0.
+Each group is a plain product, with the error of its own number of terms (`block_gemm.rounding`), and that of products
+with scales (`block_gemm.scales`). Elements of C behind the last group are exactly 0.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
-from tilewright.ops.block_gemm.loops import COLUMN, FEW_TILES, MANY_TILES, ROW, list_loop_forms
 from tilewright.ops.block_gemm.random_values import (
     LEAST_TERMS,
     WHOLE_NUMBERS,
@@ -35,14 +33,8 @@ from tilewright.ops.block_gemm.rounding import (
     has_only_integers,
     to_float64,
 )
-from tilewright.ops.block_gemm.trial_sizes import (
-    LARGE_GAP,
-    Sizes,
-    Units,
-    choose_strides,
-    list_edges,
-    list_tiled_sizes,
-)
+from tilewright.ops.block_gemm.scales import bound_scaled_error, draw_scales, multiply_scales
+from tilewright.ops.block_gemm.trial_sizes import Sizes, find_units, list_edges, list_loop_sizes
 from tilewright.ops.grouped_gemm.config import COMMON_FIELDS, Config, view_gemm
 from tilewright.ops.grouped_gemm.problem import RAGGED, Problem, list_tensors
 from tilewright.ops.grouped_gemm.rules import FIT_RULES
@@ -60,12 +52,14 @@ PATTERNS = ("random", "last", "short", "first", "middle", "hollow")
 
 
 class Group(NamedTuple):
-    """The indices of one group into a, b and c."""
+    """The indices of one group into a, b, c and scales."""
 
     a: Any
     b: Any
     c: Any
     terms: int
+    scale_a: Any
+    scale_b: Any
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
@@ -79,6 +73,9 @@ def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[An
         for tensor in list_tensors(problem)
         if tensor.name in ("a", "b")
     }
+    for tensor in list_tensors(problem):
+        if tensor.name in ("scale_a", "scale_b"):
+            made[tensor.name] = draw_scales(generator, tensor, seed, arch)
     if problem.ragged != "none":
         made["offs"] = draw_ends(problem, choose_pattern(problem, seed), generator)
     if seed == WHOLE_NUMBERS:
@@ -120,17 +117,17 @@ def list_groups(problem: Problem, given: Mapping[str, NDArray[Any]]) -> list[Gro
     """The part of each matrix that belongs to each group."""
     whole = slice(None)
     if problem.ragged == "none":
-        return [Group(i, i, i, problem.k) for i in range(problem.groups)]
+        return [Group(i, i, i, problem.k, i, i) for i in range(problem.groups)]
     ends = np.asarray(given["offs"]).astype(np.int64)
     found = []
     for i, (begin, end) in enumerate(zip((0, *ends[:-1]), ends, strict=True)):
         part = slice(int(begin), int(end))
         if problem.ragged == "m":
-            found.append(Group(part, i, part, problem.k))
+            found.append(Group(part, i, part, problem.k, part, i))
         elif problem.ragged == "n":
-            found.append(Group(i, (whole, part), (whole, part), problem.k))
+            found.append(Group(i, (whole, part), (whole, part), problem.k, i, part))
         else:
-            found.append(Group((whole, part), part, i, int(end - begin)))
+            found.append(Group((whole, part), part, i, int(end - begin), i, i))
     return found
 
 
@@ -140,6 +137,8 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
     c = np.zeros(next(tensor.shape for tensor in list_tensors(problem) if tensor.name == "c"))
     for group in list_groups(problem, given):
         c[group.c] = a[group.a] @ b[group.b]
+        if problem.has_scales:
+            c[group.c] *= multiply_scales(given["scale_a"][group.scale_a], given["scale_b"][group.scale_b])
     return {"c": c}
 
 
@@ -160,6 +159,9 @@ def compute_tolerance(
         whole = has_only_integers(left, right)
         off = compute_sum_error(sizes, group.terms, config.dtype_acc, arch, whole=whole)
         off = off + compute_flush_error(np.matmul, (left, right), types, arch)
+        if problem.has_scales:
+            scales = inputs["scale_a"][group.scale_a], inputs["scale_b"][group.scale_b]
+            off = bound_scaled_error(off, *scales, exact[group.c], arch)
         off = off + compute_store_error(exact[group.c], off, config.dtype_c, config.dtype_acc, arch)
         limit[group.c], deviation[group.c] = off.limit, off.deviation
     return {"c": Tolerance(limit, deviation)}
@@ -205,13 +207,8 @@ def _resize(base: Problem, fields: Sizes) -> Problem:
 def _list_sizes(config: Config, arch: Arch) -> Iterator[list[Sizes]]:
     """Lists of alternatives: the first of each that the kernel supports is a trial."""
     gemm = view_gemm(config)
-    units = _find_units(config, arch)
-    for number, steps in enumerate(list_loop_forms(gemm, arch)):
-        gaps = (1 + number % 3, 0, 0 if number else LARGE_GAP, 0)
-        for turn, (tiles, gap) in enumerate(zip((MANY_TILES, FEW_TILES, ROW, COLUMN), gaps, strict=True)):
-            count = min(steps) if turn == 0 else steps[(turn - 1) % len(steps)]
-            made = list_tiled_sizes(config.block, units, tiles, count)
-            yield [{**sizes, **(choose_strides(gemm, sizes, gap) if gap else {})} for sizes in made]
+    units = find_units(gemm, arch)
+    yield from list_loop_sizes(gemm, units, arch)
     yield from list_edges(config.block, units)
     yield [{}]  # whole tiles
     yield [_sizes_beyond_gpu(config, arch)]
@@ -228,14 +225,3 @@ def _sizes_beyond_gpu(config: Config, arch: Arch) -> Sizes:
     if rows * columns * block.m * block.n > MOST_PERSISTENT:
         return {"m": 0}
     return {"m": rows * block.m, "n": columns * block.n, "k": block.k, "groups": 2}
-
-
-def _find_units(config: Config, arch: Arch) -> Units:
-    gemm = view_gemm(config)
-    a, b = resources.vector_a(gemm, arch), resources.vector_b(gemm, arch)
-    row_a, row_b = config.layout[0] == "r", config.layout[1] == "r"
-    return Units(
-        1 if row_a else a,
-        math.lcm(resources.vector_c(gemm), b if row_b else 1),
-        math.lcm(a if row_a else 1, 1 if row_b else b),
-    )

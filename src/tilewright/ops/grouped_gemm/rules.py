@@ -14,11 +14,12 @@ from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.block_gemm import fit
 from tilewright.ops.block_gemm.rules import RULES as BLOCK_GEMM_RULES
 from tilewright.ops.block_gemm.rules import adapt_rule
-from tilewright.ops.grouped_gemm.config import COMMON_FIELDS, FIXED, Config, view_gemm
+from tilewright.ops.grouped_gemm.config import COMMON_FIELDS, FIXED, SCALED, Config, view_gemm
 from tilewright.ops.grouped_gemm.problem import Problem
 from tilewright.ops.rule import Rejection, Rule, rule
 
 MOST_TILES = 2**30
+_SCALED_EXAMPLE = {"dtype_a": "fp8", "dtype_b": "fp8", "dtype_c": "bf16", "block": (128, 128, 64)}
 _FIX = "use a kernel with pad_k or a smaller block k."
 # The shared rules that apply, with the examples where GEMM's do not fit.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
@@ -61,6 +62,27 @@ def check_problem(config: Config, problem: Problem, arch: Arch) -> Rejection | N
         if mine != wanted:
             return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name)
     return None
+
+
+@rule(
+    "P348",
+    "scales-without-cshuffle",
+    reads=("dtype_a", "epilogue"),
+    enforced_by="compiler",
+    good=_SCALED_EXAMPLE,
+    bad={**_SCALED_EXAMPLE, "epilogue": "default"},
+    when={"dtype_a": SCALED},
+)
+def check_scaled_epilogue(config: Config, arch: Arch) -> Rejection | None:
+    """8-bit operands need the cshuffle epilogue.
+
+    Why: it multiplies by the scales of rows and columns. The default epilogue takes none.
+
+    Fix: use the epilogue cshuffle.
+    """
+    if config.epilogue == "cshuffle":
+        return None
+    return Rejection(f"the epilogue {config.epilogue} takes no scales", "epilogue", "cshuffle")
 
 
 _NEEDED = {"m": ("rcr", "rrr"), "n": ("rcr", "ccr"), "k": ("crr",)}
@@ -170,8 +192,9 @@ def count_tiles(block: Shape, problem: Problem) -> int:
     return rows * columns * problem.groups
 
 
-RULES: tuple[Rule, ...] = tuple(
-    adapt_rule(each, view_gemm, FIXED, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES
+RULES: tuple[Rule, ...] = (
+    *(adapt_rule(each, view_gemm, FIXED, EXAMPLES[each.code]) for each in BLOCK_GEMM_RULES if each.code in EXAMPLES),
+    check_scaled_epilogue,
 )
 FIT_RULES: tuple[Rule, ...] = (
     check_problem,

@@ -11,7 +11,7 @@ from tilewright.ops import c_interface, ck_shortcuts
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.c_interface import format_cpp_bool
 from tilewright.ops.call_header import format_header
-from tilewright.ops.grouped_gemm.config import Config, view_gemm
+from tilewright.ops.grouped_gemm.config import SCALED, Config, view_gemm
 from tilewright.ops.grouped_gemm.problem import CALL
 from tilewright.ops.kernel import Kernel
 
@@ -21,7 +21,9 @@ SUPPORT: dict[str, Path | str] = {
     **c_interface.SUPPORT,
     **format_header(CALL),
     "tilewright_block_gemm.hpp": Path(resources.__file__).parent / "adapters.hpp",
+    "tilewright_scaled_gemm.hpp": Path(resources.__file__).parent / "scaled_adapters.hpp",
     "tilewright_grouped_gemm_launch.hpp": Path(__file__).parent / "launch.hpp",
+    "tilewright_grouped_gemm_scales.hpp": Path(__file__).parent / "scales.hpp",
 }
 HEADERS = (
     ck_shortcuts.NAME,
@@ -51,5 +53,6 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "vector_c": resources.vector_c(gemm),
         "scheduler": resources.SCHEDULER_NAMES[config.scheduler],
         "pipeline": resources.PIPELINE_TYPES[config.pipeline],
+        "scaled": config.dtype_a in SCALED,
         "loop_adapter": resources.choose_loop_adapter(gemm),
     }
