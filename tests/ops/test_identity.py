@@ -159,7 +159,9 @@ def test_names_and_digests_are_those_of_earlier_versions(op: Op) -> None:
     for _ in range(3400):
         gpu = rng.choice(gpus)
         values = {
-            name: rng.choice(sorted(op.list_candidates(name, gpu), key=repr)) for name in list_fields(op.config_type)
+            name: rng.choice(sorted(op.list_candidates(name, gpu), key=repr))
+            for name, field in list_fields(op.config_type).items()
+            if not field.newer
         }
         kernel = Kernel(op.name, op.config_type(**values), gpu.name)
         total.update(f"{kernel.slug} {kernel.digest}\n".encode())

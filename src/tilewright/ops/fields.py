@@ -250,7 +250,9 @@ def list_fields(config_type: type) -> Mapping[str, Field]:
     found = _FIELDS.get(config_type)
     if found is None:
         found = _FIELDS[config_type] = {
-            f.name: Field(f.name, *(f.metadata[key] for key in ("kind", "tag", "doc")), f.default, f.metadata["newer"])
+            f.name: Field(
+                f.name, f.metadata["kind"], f.metadata["tag"], f.metadata["doc"], f.default, f.metadata["newer"]
+            )
             for f in dataclasses.fields(config_type)
         }
     return found
