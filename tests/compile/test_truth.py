@@ -61,7 +61,12 @@ FLOATS_AND_INT8 = frozenset({"fp16", "bf16", "fp32", "fp8", "bf8", "int8"})
 WANTED = {
     "gemm": Wanted(93, 26, 10, 6, 300, ("variant", "layout", "pipeline", "epilogue"), FLOATS_AND_INT8),
     "grouped_conv": Wanted(76, 18, 10, 3, 100, ("direction", "ndim", "pipeline", "epilogue"), FLOATS_AND_INT8),
-    "fmha": Wanted(58, 18, 12, 3, 100, ("family", "mode"), frozenset({"fp16", "bf16", "fp32", "fp8"}), "dtype"),
+    "fmha": Wanted(
+        **{"accepted": 58, "rejected": 18, "broken_rules": 12, "most_trials": 3, "pairs": 100, "for_newer": 9},
+        every_value_of=("family", "mode"),
+        dtypes=frozenset({"fp16", "bf16", "fp32", "fp8"}),
+        dtype_field="dtype",
+    ),
     "norm": Wanted(
         37, 21, 5, 4, 60, ("kind", "residual", "quant"), frozenset({"fp16", "bf16", "fp32"}), "dtype", False
     ),

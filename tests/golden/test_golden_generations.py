@@ -11,6 +11,7 @@ import pytest
 from tilewright.arch.ck_api import DEFAULT_API, CkApi, make_generation_api
 from tilewright.codegen.render import CK_API_HEADER, render
 from tilewright.ops import OPS, find_op
+from tilewright.ops.fmha.rules.examples import PREFILL
 from tilewright.ops.gemm.kinds import preshuffle
 from tilewright.ops.kernel import Kernel
 
@@ -43,6 +44,12 @@ KERNELS: Mapping[str, Mapping[str, tuple[str, Mapping[str, Any]]]] = {
         "forward-gemm": (
             "gfx942",
             {"specialization": "filter1x1_stride1_pad0", "explicit_gemm": True, "vector": (8, 8, 8)},
+        ),
+    },
+    "fmha": {
+        "batch_prefill-vectorised": (
+            "gfx942",
+            {**PREFILL, "mode": "group", "page_size": 64, "kv_layout": "vectorised", "page_lookup": "table"},
         ),
     },
     "gemm_quant": {

@@ -19,7 +19,7 @@ from config_samples import draw_legal, list_strata
 from tilewright import arch as archs
 from tilewright.base.errors import InvalidValueError, TilewrightError, UnknownValueError
 from tilewright.ops import OPS, find_op, parse_kernel
-from tilewright.ops.fields import list_fields
+from tilewright.ops.fields import ConfigBase, CountType, config_field, list_fields
 from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 
@@ -63,6 +63,29 @@ def test_every_field_is_in_the_digest(data: st.DataObject, kernel: Kernel) -> No
 
     assert (Kernel(kernel.op, other, kernel.arch).digest == kernel.digest) == same
     assert (Kernel(kernel.op, other, kernel.arch).slug == kernel.slug) == same
+
+
+@dataclasses.dataclass(frozen=True)
+class _Before(ConfigBase):
+    """A config class as kernels were declared with it."""
+
+    waves: int = config_field(CountType(1, 8), "waves", tag="w", default=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _After(_Before):
+    """The same class with a field that is newer than these kernels."""
+
+    page: int = config_field(CountType(1, 8), "tokens per page", tag="page", default=1, newer=True)
+
+
+def test_a_newer_field_leaves_earlier_kernels_as_they_are() -> None:
+    before, after, other = (Kernel("op", config, "gfx942") for config in (_Before(), _After(), _After(page=2)))
+    assert (before.digest, before.slug) == (after.digest, after.slug)
+    assert after.facts["config"] == {"waves": 1, "page": 1}
+    assert other.digest != after.digest
+    with pytest.raises(ValueError, match="a newer field needs a default"):
+        config_field(CountType(1, 8), "tokens", tag="t", newer=True)  # type: ignore[call-overload]
 
 
 def test_the_arch_is_in_the_digest() -> None:
@@ -136,7 +159,9 @@ def test_names_and_digests_are_those_of_earlier_versions(op: Op) -> None:
     for _ in range(3400):
         gpu = rng.choice(gpus)
         values = {
-            name: rng.choice(sorted(op.list_candidates(name, gpu), key=repr)) for name in list_fields(op.config_type)
+            name: rng.choice(sorted(op.list_candidates(name, gpu), key=repr))
+            for name, field in list_fields(op.config_type).items()
+            if not field.newer
         }
         kernel = Kernel(op.name, op.config_type(**values), gpu.name)
         total.update(f"{kernel.slug} {kernel.digest}\n".encode())

@@ -208,6 +208,7 @@ class Field:
     tag: str
     doc: str
     default: object
+    newer: bool = False  # than kernels of its class: see `dump_identity`
 
     @property
     def required(self) -> bool:
@@ -225,14 +226,19 @@ def config_field(kind: FieldType[V], doc: str, *, tag: str = "") -> V: ...
 
 
 @overload
-def config_field(kind: FieldType[V], doc: str, *, tag: str, default: V) -> V: ...
+def config_field(kind: FieldType[V], doc: str, *, tag: str, default: V, newer: bool = False) -> V: ...
 
 
-def config_field(kind: FieldType[V], doc: str, *, tag: str = "", default: Any = MISSING) -> Any:
-    """Declare a field of a config class. A field with a default needs a tag that identifies it in names."""
+def config_field(kind: FieldType[V], doc: str, *, tag: str = "", default: Any = MISSING, newer: bool = False) -> Any:
+    """Declare a field of a config class. A field with a default needs a tag that identifies it in names.
+
+    A field that is `newer` than kernels of its class is left out of their digests if it has its default.
+    """
     if default is not MISSING and not tag:
         raise ValueError("a field with a default is left out of names, so it needs a tag")
-    metadata = {"kind": kind, "doc": doc, "tag": tag}
+    if newer and default is MISSING:
+        raise ValueError("a newer field needs a default, which is the value of the kernels before it")
+    metadata = {"kind": kind, "doc": doc, "tag": tag, "newer": newer}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -244,7 +250,9 @@ def list_fields(config_type: type) -> Mapping[str, Field]:
     found = _FIELDS.get(config_type)
     if found is None:
         found = _FIELDS[config_type] = {
-            f.name: Field(f.name, f.metadata["kind"], f.metadata["tag"], f.metadata["doc"], f.default)
+            f.name: Field(
+                f.name, f.metadata["kind"], f.metadata["tag"], f.metadata["doc"], f.default, f.metadata["newer"]
+            )
             for f in dataclasses.fields(config_type)
         }
     return found
@@ -272,6 +280,19 @@ def read_config(config_type: type[C], values: Mapping[str, Any]) -> C:
 def dump_config(config: ConfigBase) -> dict[str, Any]:
     """All fields of a config as JSON, defaults included."""
     return {n: f.kind.to_json(getattr(config, n)) for n, f in list_fields(type(config)).items()}
+
+
+def dump_identity(config: ConfigBase) -> dict[str, Any]:
+    """The fields that identify a config, as JSON: all but newer ones with their default.
+
+    So a kernel that was declared before such a field has the same digest after it.
+    """
+    fields = list_fields(type(config))
+    return {
+        name: value
+        for name, value in dump_config(config).items()
+        if not (fields[name].newer and getattr(config, name) == fields[name].default)
+    }
 
 
 def format_tokens(config: ConfigBase) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.base.digest import digest_value
-from tilewright.ops.fields import ConfigBase, dump_config, format_tokens
+from tilewright.ops.fields import ConfigBase, dump_config, dump_identity, format_tokens
 
 # Changes whenever the meaning of a field changes, so that an old digest never identifies a new kernel.
 IDENTITY_SCHEMA = 1
@@ -30,8 +30,9 @@ class Kernel:
 
     @functools.cached_property
     def digest(self) -> str:
-        """48 bits over the schema and all facts."""
-        return digest_value({"schema": IDENTITY_SCHEMA, **self.facts})[:DIGEST_LENGTH]
+        """48 bits over the schema and all facts, without newer fields that have their default."""
+        identity = {**self.facts, "config": dump_identity(self.config)}
+        return digest_value({"schema": IDENTITY_SCHEMA, **identity})[:DIGEST_LENGTH]
 
     @functools.cached_property
     def slug(self) -> str:

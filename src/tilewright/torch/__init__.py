@@ -12,6 +12,7 @@ from tilewright.base.extras import require_packages
 require_packages("tilewright.torch", ("torch",), "torch")
 
 from tilewright.torch.attention_operators import attention, cached_attention  # noqa: E402  (after the check of the package)
+from tilewright.torch.batch_prefill import mha_batch_prefill_func  # noqa: E402
 from tilewright.torch.convolution import conv1d, conv2d, conv3d  # noqa: E402
 from tilewright.torch.emulation import emulate  # noqa: E402
 from tilewright.torch.flash_attention import (  # noqa: E402
@@ -54,6 +55,7 @@ __all__ = [
     "layer_norm",
     "linear",
     "make_inductor_options",
+    "mha_batch_prefill_func",
     "mm",
     "quantize_rows",
     "record_problems",

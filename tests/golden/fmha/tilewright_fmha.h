@@ -38,6 +38,8 @@ enum tw_status {
 enum tw_fmha_mask { TW_FMHA_NO_MASK = 0, TW_FMHA_TOP_LEFT = 1, TW_FMHA_BOTTOM_RIGHT = 2 };
 enum tw_fmha_bias { TW_FMHA_NO_BIAS = 0, TW_FMHA_ELEMENTWISE = 1, TW_FMHA_ALIBI = 2 };
 enum tw_fmha_rotary { TW_FMHA_NO_ROTARY = 0, TW_FMHA_INTERLEAVED = 1, TW_FMHA_HALF = 2 };
+enum tw_fmha_kv_layout { TW_FMHA_LINEAR = 0, TW_FMHA_VECTORISED = 1 };
+enum tw_fmha_page_lookup { TW_FMHA_LIST = 0, TW_FMHA_TABLE = 1 };
 
 /* A tensor of (part,) batch, head, row, element: strides in elements, that of the elements is 1.
  * In group mode rows of all sequences follow each other and batch is 0. Pages take the place of the batch.
@@ -115,6 +117,10 @@ typedef struct tw_fmha_args {
     double scale_o; /* static_quant: factor of the result */
     void* workspace;
     uint64_t workspace_size; /* in bytes; S_workspace_size returns the required size */
+    /* batch_prefill: tokens in the last page of each sequence; null for pages of one */
+    const int32_t* last_page_lens;
+    int64_t kv_layout; /* enum tw_fmha_kv_layout: of pages: token by token, or in vectors of 16 bytes */
+    int64_t page_lookup; /* enum tw_fmha_page_lookup: of batch_prefill: page_list or page_table */
 } tw_fmha_args;
 
 typedef int (*tw_fmha_supports_fn)(const tw_fmha_args* args);

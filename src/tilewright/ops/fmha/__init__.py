@@ -45,6 +45,7 @@ _STARS: dict[str, tuple[Any, ...]] = {
     "log_max_splits": (0, 3, 4, 5, 6, 7),
     "max_seqlen_q": (0, 16, 32),
     "blocks_per_cu": (0, 1, 2),
+    "page_size": (1, 16, 64, 1024),
 }
 
 

@@ -36,6 +36,12 @@ def _list_axes(problem: Problem, name: str) -> tuple[str, ...]:
     if name == "bias" and problem.bias == "alibi":
         return ("batch", "head")
     paged = name in ("k", "v") and problem.paged
+    if paged and problem.kv_layout == "vectorised":
+        return (
+            ("batch", "head", "row", "column", "element")
+            if name == "v"
+            else ("batch", "head", "column", "row", "element")
+        )
     outer = ("batch",) if problem.mode == "batch" or paged else ()
     if name in ("q", "o", "k", "v", "k_new", "v_new"):
         heads_outside = problem.layout == "bhsd" or (name in ("v", "v_new") and problem.v_layout == "col")
@@ -117,6 +123,13 @@ lse, lse_acc and d have no elements: a row is one number, and row is 1. ALiBi's 
         *declare_numbers("drop_seed", "drop_offset", c_type="uint64_t"),
         *declare_numbers("scale", "logits_cap", "p_drop", "scale_p", "scale_o", c_type="double"),
         *WORKSPACE,
+        declare_pointer(
+            "last_page_lens",
+            "batch_prefill: tokens in the last page of each sequence; null for pages of one",
+            c_type="const int32_t",
+        ),
+        declare_number("kv_layout", "of pages: token by token, or in vectors of 16 bytes"),
+        declare_number("page_lookup", "of batch_prefill: page_list or page_table"),
     ),
     places=lambda problem: [tensor.name for tensor in list_tensors(problem)],
 )

@@ -2,7 +2,7 @@
 
 Since 2026, masks and traits have sinks, forward kernels read scales from memory instead of taking them as arguments,
 gradients keep their sums in a workspace, batch_prefill has pages of several tokens, and kernels compile for RDNA 3.
-Launchers pass neutral values for what is new: no sinks, no scales, and pages of one token.
+Launchers pass neutral values for sinks and scales.
 """
 
 from __future__ import annotations

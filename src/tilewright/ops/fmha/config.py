@@ -18,6 +18,11 @@ V_LAYOUTS = ("row", "col")
 # any: CK Tile's simplified mask, whose window is a run-time argument. causal, window: its generic masks, which fix at
 # compile time whether there is a window on the left.
 MASK_FORMS = ("none", "any", "causal", "window")
+# How batch_prefill finds the pages of a sequence: in one list for all of them, as SGLang has it, or in a table with a
+# row for each, as vLLM has it.
+PAGE_LOOKUPS = ("list", "table")
+# The order of the elements of a page: token by token, or in vectors of 16 bytes (see `tensors`).
+KV_LAYOUTS = ("linear", "vectorised")
 
 PAD_FIELDS = ("pad_q", "pad_k", "pad_hdim_q", "pad_hdim_v")
 PAD_PRESETS: dict[str, tuple[Any, ...]] = {
@@ -117,6 +122,23 @@ class Config(ConfigBase):
         "target work-groups per compute unit (a launch bound, which limits registers); 0: CK Tile's own choice",
         tag="o",
         default=0,
+    )
+    page_size: int = config_field(
+        CountType(1, 65536), "batch_prefill: tokens per page", tag="page", default=1, newer=True
+    )
+    kv_layout: str = config_field(
+        ChoiceType(KV_LAYOUTS),
+        "batch_prefill: order in a page, token by token or in vectors of 16 bytes",
+        tag="kv_",
+        default="linear",
+        newer=True,
+    )
+    page_lookup: str = config_field(
+        ChoiceType(PAGE_LOOKUPS),
+        "batch_prefill: pages of a sequence are in one list for all (SGLang) or in a row of a table (vLLM)",
+        tag="by_",
+        default="list",
+        newer=True,
     )
 
     @property

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from typing import Any
 
 from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
@@ -18,15 +19,27 @@ from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_kind, query_tile_rows
 from tilewright.ops.fmha.kinds import KINDS
 from tilewright.ops.fmha.problem import Problem
-from tilewright.ops.fmha.rules.examples import GRADIENT_TILE, V3
+from tilewright.ops.fmha.rules.examples import GRADIENT_TILE, PREFILL, V3
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
-from tilewright.ops.fmha.tensors import list_tensors
+from tilewright.ops.fmha.tensors import count_pages, list_tensors
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules
 from tilewright.ops.rule_forms import examples
 
 # Fields that kernels and problems share, and that are compiled in.
-_SAME = ("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "static_quant", "store_randval")
+_SAME = (
+    "bias",
+    "lse",
+    "sink",
+    "v_layout",
+    "rotary",
+    "bias_gradient",
+    "deterministic",
+    "static_quant",
+    "store_randval",
+    "kv_layout",
+    "page_lookup",
+)
 # CK Tile has 32-bit strides, and 32-bit counts of the tokens that a work-group addresses.
 _BEYOND = 2**31
 _WIDEST = (_BEYOND - 1) // 4
@@ -42,6 +55,12 @@ _PAGED = TileRules({"family": (*_ATTENTION_KINDS, "dq_dk_dv", "appendkv")})
 _SPLIT = TileRules({"family": (*_ATTENTION_KINDS, "combine")})
 _APPEND = TileRules({"family": "appendkv"})
 _GRADIENTS = TileRules({"family": ("dq_dk_dv", "convert_dq")})
+_PREFILL = TileRules({"family": "batch_prefill"})
+_GROUP_PREFILL: dict[str, Any] = {**PREFILL, "mode": "group", "page_size": 128}
+_PREFILL_PROBLEM: dict[str, Any] = {
+    **{"family": "batch_prefill", "mode": "group", "batch": 2, "heads": 4, "page_size": 128},
+    **{"seqlen_q": 128, "total_q": 200, "total_k": 200},
+}
 _V3 = TileRules({"family": "forward", "pipeline": "v3"}, V3, "gfx950")
 
 
@@ -180,12 +199,12 @@ def check_dropout(config: Config, problem: Problem, arch: Arch) -> Rejection | N
 
 
 @examples(bad={"problem": {"page_size": 64}})
-@_PAGED.tile_rule("S609", "other-pages", "supports", ("paged",))
+@_PAGED.tile_rule("S609", "other-pages", "supports", ("paged", "page_size"))
 def check_page_size(config: Config, tile: Tile, problem: Problem, arch: Arch) -> Rejection | None:
     """Pages need a kernel with a page table, and a page size that suits its tiles.
 
     Why: a kernel without a page table would treat the pages as one long sequence. One with a table looks up a page
-    once per key tile, batch_prefill once per token. appendkv writes a tile to at most two pages.
+    once per key tile; batch_prefill is compiled for one page size. appendkv writes a tile to at most two pages.
     Fix: use a kernel whose paged matches the problem, or one with another n0."""
     kind, size = find_kind(config), problem.page_size
     if config.paged != problem.paged:
@@ -193,7 +212,7 @@ def check_page_size(config: Config, tile: Tile, problem: Problem, arch: Arch) ->
     if not config.paged:
         return None
     if kind.lists_pages:
-        fault = "but the kernel supports only pages of 1" if size != 1 else ""
+        fault = f"but the kernel supports only pages of {config.page_size}" if size != config.page_size else ""
     elif kind.appends:
         fault = f"fewer than the tile's {tile.n0}" if size < tile.n0 else ""
     else:
@@ -325,6 +344,49 @@ def check_key_tile_count(config: Config, tile: Tile, problem: Problem, arch: Arc
     if not tile.n0 < problem.seqlen_k <= 2 * tile.n0:
         return None
     return Rejection(f"{problem.seqlen_k} keys take exactly two tiles of {tile.n0}", "pipeline", "qr_async")
+
+
+@examples(
+    good={**_GROUP_PREFILL, "problem": {**_PREFILL_PROBLEM, "hdim_q": 128, "kv_heads": 4}},
+    bad={**_GROUP_PREFILL, "problem": {**_PREFILL_PROBLEM, "hdim_q": 64, "kv_heads": 4}},
+)
+@_PREFILL.tile_rule("S617", "small-heads-in-pages", "supports", ("page_size",))
+def check_heads_in_pages(config: Config, tile: Tile, problem: Problem, arch: Arch) -> Rejection | None:
+    """In pages with at least n0 tokens, heads must be as large as the tiles, unless there is one key head.
+
+    Why: loads of elements behind a head are bounded by the size of a page after the start of the head, which is behind
+    the end of the cache in the last page (set_bottom_tensor_view_buffer_size(page_stride_k) in
+    ck_tile/ops/fmha/pipeline/block_fmha_batch_prefill_pipeline_qr_ks_vs_async.hpp).
+    Fix: use a kernel whose tiles have the problem's head sizes, or smaller pages."""
+    if config.page_size < tile.n0 or problem.kv_heads == 1:
+        return None
+    if problem.hdim_q == tile.hdim_q and problem.hdim_v == tile.n1:
+        return None
+    sizes = f"heads have {problem.hdim_q} and {problem.hdim_v} elements"
+    return Rejection(f"{sizes}, but pages of {config.page_size} tokens need those of the tiles", "block")
+
+
+@examples(
+    good={**_GROUP_PREFILL, "page_size": 16, "problem": {**_PREFILL_PROBLEM, "page_size": 16, "pages": 2**16}},
+    bad={**_GROUP_PREFILL, "page_size": 16, "problem": {**_PREFILL_PROBLEM, "page_size": 16, "pages": 2**18}},
+)
+@_PREFILL.tile_rule("S618", "cache-too-large", "supports", ("page_size", "dtype"))
+def check_cache_size(config: Config, tile: Tile, problem: Problem, arch: Arch) -> Rejection | None:
+    """With pages of fewer than n0 tokens, keys and values must each have less than 2 GiB.
+
+    Why: where a tile has several pages, an address is a 32-bit offset from the first page (kNeedFullOffset in
+    ck_tile/ops/fmha/pipeline/block_fmha_batch_prefill_pipeline_qr_ks_vs_async.hpp).
+    Fix: use pages with at least n0 tokens."""
+    if config.page_size >= tile.n0:
+        return None
+    widest = maximum(problem.hdim_q, problem.hdim_v)
+    elements = count_pages(problem) * maximum(problem.page_size, 1) * problem.kv_heads * widest
+    most = (_BEYOND - 1) // find_dtype(DTYPES[config.dtype].qkv).storage_bytes
+    return (
+        Rejection(f"the cache has {elements:,} elements, must have at most {most:,}", "page_size")
+        if elements > most
+        else None
+    )
 
 
 FIT_RULES: tuple[Rule, ...] = combine_rules(

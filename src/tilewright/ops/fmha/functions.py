@@ -1,4 +1,4 @@
-"""`attention`, `attention_gradient` and `append_to_cache`: functions of arrays, whose shapes give the problem."""
+"""Attention, its gradient, and caches: functions of arrays, whose shapes give the problem."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tilewright.ops.fmha.array_options import AttentionOptions
 from tilewright.ops.fmha.plan_append import plan_append
 from tilewright.ops.fmha.plan_attention import plan_attention
 from tilewright.ops.fmha.plan_gradient import plan_gradient
+from tilewright.ops.fmha.plan_prefill import plan_prefill
 
 
 def attention(
@@ -135,6 +136,52 @@ def attention_gradient(
     return _gradient(_leave_out_last(arrays), gradients, stream, device, options)
 
 
+def paged_attention(
+    q: Array,
+    k_cache: Array,
+    v_cache: Array,
+    *,
+    cu_seqlens_q: Array,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    page_starts: Array = None,
+    page_list: Array = None,
+    last_page_lens: Array = None,
+    page_table: Array = None,
+    seqlens_k: Array = None,
+    causal: bool = False,
+    window: Sequence[int] | None = None,
+    scale: float | None = None,
+    alibi_slopes: Array = None,
+    softcap: float | None = None,
+    return_lse: bool = False,
+    out: Array = None,
+    stream: StreamLike = None,
+    device: DeviceLike = None,
+) -> Any:
+    """Attention of packed queries (tokens, heads, head_size) over a cache of pages, by batch_prefill kernels.
+
+    The caches are (pages, kv_heads, head_size) for pages of one token, (pages, page_size, kv_heads, head_size), or in
+    vectors of x elements, 16 bytes: k_cache (pages, kv_heads, head_size / x, page_size, x) and v_cache (pages,
+    kv_heads, page_size / x, head_size, x). `cu_seqlens_q` (batch + 1, int32) are the first queries of the sequences.
+
+    Pages are in a list, `page_starts` (batch + 1), `page_list` and, unless they have one token, `last_page_lens`
+    (batch), or in a table, `page_table` (batch, pages of a sequence) and `seqlens_k` (batch). All are int32. Pages of
+    several tokens and tables need CK Tile's headers of 2026-06. For the other arguments see `attention`.
+    """
+    options = AttentionOptions(
+        causal=causal,
+        window=None if window is None else tuple(window),
+        scale=scale,
+        softcap=softcap,
+        max_seqlen_q=_to_integer(max_seqlen_q),
+        max_seqlen_k=_to_integer(max_seqlen_k),
+        return_lse=return_lse,
+    )
+    lists = (page_starts, page_list, last_page_lens, page_table, seqlens_k)
+    return _paged((q, k_cache, v_cache, alibi_slopes, cu_seqlens_q, *lists), out, stream, device, options)
+
+
 def append_to_cache(
     q: Array,
     k_cache: Array,
@@ -186,4 +233,6 @@ _PACKED = ("cu_seqlens_q", "cu_seqlens_k")
 _BIASES = ("bias", "alibi_slopes")
 _attention = ArrayFunction(plan_attention, "q", "k", "v", *_BIASES, *_PACKED, "seqlens_k", "page_table")
 _gradient = ArrayFunction(plan_gradient, "q", "k", "v", "output_gradient", "out", "lse", *_BIASES, *_PACKED)
+_LISTS = ("page_starts", "page_list", "last_page_lens", "page_table", "seqlens_k")
+_paged = ArrayFunction(plan_prefill, "q", "k_cache", "v_cache", "alibi_slopes", "cu_seqlens_q", *_LISTS)
 _append = ArrayFunction(plan_append, "k", "v", "seqlens_k", "page_table", "rotary_cos", "rotary_sin")

@@ -20,6 +20,7 @@ gradient are consistent: o and lse are the results of a forward pass, rounded to
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,16 @@ from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.reference_backward import compute_d
 from tilewright.ops.fmha.reference_forward import compute_attention, compute_scores
-from tilewright.ops.fmha.sequences import iterate_sequences, list_pages, move_heads_first, repeat_kv_heads, select_rows
-from tilewright.ops.fmha.tensors import count_pages, has_key_lengths, list_tensors
+from tilewright.ops.fmha.sequences import (
+    iterate_sequences,
+    list_pages,
+    move_heads_first,
+    order_by_tokens,
+    order_by_vectors,
+    repeat_kv_heads,
+    select_rows,
+)
+from tilewright.ops.fmha.tensors import count_needed_pages, count_pages, has_key_lengths, list_tensors
 
 Whole = NDArray[np.int_]
 
@@ -53,6 +62,13 @@ _ROTARY_BASE = 10000.0  # of the angles, as in Su et al., RoFormer (arXiv 2104.0
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
     """Return inputs and old contents of updated tensors by name, in the GPU's encoding; equal for equal seeds."""
+    if problem.kv_layout == "vectorised":
+        linear = replace(problem, kv_layout="linear")
+        made = make_inputs(linear, seed, arch)
+        cache = {
+            name: order_by_vectors(problem, order_by_tokens(linear, made[name], name), name) for name in ("k", "v")
+        }
+        return {**made, **cache}
     computation = find_computation(problem)
     generator = np.random.default_rng([seed, computation.number, problem.seqlen_q, problem.seqlen_k])
     wanted = [tensor for tensor in list_tensors(problem) if not tensor.output or tensor.updated]
@@ -208,14 +224,18 @@ def generate_tables(problem: Problem, generator: np.random.Generator) -> dict[st
             _draw_lengths_with_total(generator, problem, problem.total_q, problem.seqlen_q, (1,))
         )
     keys = _draw_key_counts(problem, generator)
-    if find_computation(problem).lists_pages:
-        made["page_starts"] = _compute_starts(keys)
-        made["page_list"] = _build_page_list(problem, keys, generator)
-    elif problem.mode == "group":
+    lists_pages = find_computation(problem).lists_pages and problem.page_lookup == "list"
+    if lists_pages:
+        size = max(problem.page_size, 1)
+        needed = -(-keys // size)
+        made["page_starts"] = _compute_starts(needed)
+        made["page_list"] = _build_page_list(problem, needed, generator)
+        made["last_page_lens"] = (keys - (needed - 1).clip(0) * size).astype(np.int32)
+    elif problem.mode == "group" and not has_key_lengths(problem):
         made["seqstart_k"] = _compute_starts(keys)
     if has_key_lengths(problem):
         made["seqlens_k"] = keys.astype(np.int32)
-    if problem.paged and not find_computation(problem).lists_pages:
+    if problem.paged and not lists_pages:
         made["page_table"] = _build_page_table(problem, keys + problem.seqlen_new, generator)
     return made
 
@@ -275,10 +295,12 @@ def _build_page_table(problem: Problem, lengths: Whole, generator: np.random.Gen
     return table.astype(np.int32)
 
 
-def _build_page_list(problem: Problem, lengths: Whole, generator: np.random.Generator) -> NDArray[np.int32]:
-    """Return pages of one token in random order, possibly with more pages after those of all sequences."""
-    listed = problem.total_k or problem.batch * problem.seqlen_k
-    order = _shuffle_pages(problem, int(lengths.sum()), generator)
+def _build_page_list(problem: Problem, needed: Whole, generator: np.random.Generator) -> NDArray[np.int32]:
+    """Return pages in random order, possibly with more pages after those that all sequences need."""
+    listed = problem.listed_pages or count_needed_pages(problem)
+    if needed.sum() > listed:
+        raise InvalidValueError(f"the sequences need {needed.sum()} pages, but listed_pages = {listed}: increase it")
+    order = _shuffle_pages(problem, int(needed.sum()), generator)
     return np.resize(order, listed).astype(np.int32)
 
 

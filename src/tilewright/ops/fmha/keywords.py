@@ -50,6 +50,8 @@ MaskFormName: TypeAlias = Literal["none", "any", "causal", "window"] | str
 BiasName: TypeAlias = Literal["none", "elementwise", "alibi"] | str
 VLayoutName: TypeAlias = Literal["row", "col"] | str
 RotaryName: TypeAlias = Literal["none", "interleaved", "half"] | str
+KvLayoutName: TypeAlias = Literal["linear", "vectorised"] | str
+PageLookupName: TypeAlias = Literal["list", "table"] | str
 
 
 class FmhaConfigKeywords(TypedDict, total=False):
@@ -85,6 +87,9 @@ class FmhaConfigKeywords(TypedDict, total=False):
     max_seqlen_q: int
     skip_min_seqlen_q: bool
     blocks_per_cu: int
+    page_size: int
+    kv_layout: KvLayoutName
+    page_lookup: PageLookupName
     tile: str
     pads: str
 
@@ -122,5 +127,8 @@ class FmhaSpaceKeywords(TypedDict, total=False):
     max_seqlen_q: Several[int]
     skip_min_seqlen_q: Several[bool]
     blocks_per_cu: Several[int]
+    page_size: Several[int]
+    kv_layout: Several[KvLayoutName]
+    page_lookup: Several[PageLookupName]
     tile: Several[str]
     pads: Several[str]

@@ -63,7 +63,7 @@ class Computation:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     appends: bool = False  # tokens to a cache: outputs are changed in place
-    lists_pages: bool = False  # of one token for each sequence, instead of a page table
+    lists_pages: bool = False  # of each sequence, one after another, instead of a page table
     is_gradient: bool = False
     has_key_lengths: Callable[[Problem], bool] = _never  # in batch mode
     # Outputs in float64 by name (problem, inputs, arch), and their tolerances (config, problem, inputs, outputs, arch).

@@ -19,7 +19,20 @@ from tilewright.ops.portfolio import Fields
 _HEAD_SIZES = 2
 # rules/caches.py, P443: the least log2 of the parts that combine merges.
 _LEAST_LOG_SPLITS = 3
-_SAME = ("mode", "dtype", "sink", "bias", "lse", "static_quant", "v_layout", "rotary", "bias_gradient", "deterministic")
+_SAME = (
+    "mode",
+    "dtype",
+    "sink",
+    "bias",
+    "lse",
+    "static_quant",
+    "v_layout",
+    "rotary",
+    "bias_gradient",
+    "deterministic",
+    "kv_layout",
+    "page_lookup",
+)
 
 
 def list_portfolio_fields(problem: Problem, arch: Arch) -> tuple[Fields, ...]:
@@ -44,6 +57,7 @@ def _describe_features(kind: AttentionKind, problem: Problem) -> Fields:
         "dropout": problem.p_drop > 0 or problem.store_randval,
         "store_randval": problem.store_randval,
         "paged": problem.paged,
+        "page_size": problem.page_size,
         "log_max_splits": max(_LEAST_LOG_SPLITS, (problem.num_splits - 1).bit_length()),
         "skip_min_seqlen_q": problem.min_seqlen_q > 0,
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.arch.dtypes import find_dtype
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.cost_model.arithmetic import sqrt
 from tilewright.ops.fields import ChoiceType, DtypeType, FlagType
-from tilewright.ops.fmha.config import BIASES, MODES, ROTARIES, V_LAYOUTS
+from tilewright.ops.fmha.config import BIASES, KV_LAYOUTS, MODES, PAGE_LOOKUPS, ROTARIES, V_LAYOUTS
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kind import find_computation
 from tilewright.ops.fmha.kinds import COMPUTATIONS
@@ -17,6 +18,7 @@ LAYOUTS = ("bshd", "bhsd")
 # Accepted where both corners mean the same.
 CAUSAL = "causal"
 _NO_LIMIT = -1
+_VECTOR_BYTES = 16  # block/block_attention_kvcache_layout_enum.hpp, kVectorSize
 
 _SIZE = IntegerType()
 _COUNT = IntegerType(0)
@@ -104,6 +106,21 @@ class Problem(ProblemBase):
     deterministic: bool = problem_field(_FLAG, "sums the gradient of the queries in a fixed order", default=False)
     dq_parts: int = problem_field(_SIZE, "stages of backward: separate partial sums of dq", default=1)
     min_seqlen_q: int = problem_field(_COUNT, "sequences with fewer queries are skipped", default=0)
+    kv_layout: str = problem_field(
+        ChoiceType(KV_LAYOUTS),
+        "batch_prefill: order in a page, token by token or in vectors of 16 bytes",
+        default="linear",
+        newer=True,
+    )
+    page_lookup: str = problem_field(
+        ChoiceType(PAGE_LOOKUPS),
+        "batch_prefill: pages are in page_list (SGLang) or in page_table (vLLM)",
+        default="list",
+        newer=True,
+    )
+    listed_pages: int = problem_field(
+        _COUNT, "batch_prefill: length of page_list; 0: as many pages as the sequences need", default=0, newer=True
+    )
 
     def check_values(self) -> None:
         if self.heads % self.kv_heads:
@@ -121,6 +138,24 @@ class Problem(ProblemBase):
                     )
         elif self.total_q or self.total_k:
             raise InvalidValueError("total_q and total_k are only for group mode; in batch mode all lengths are equal")
+
+        self._check_pages()
+
+    def _check_pages(self) -> None:
+        """Require forms of pages that there are. Kernels require heads of whole vectors (rule S603)."""
+        if self.kv_layout != "linear" and self.family != "batch_prefill":
+            raise InvalidValueError(f"kv_layout = {self.kv_layout} is only for batch_prefill")
+        if self.page_lookup != "list" and self.family != "batch_prefill":
+            raise InvalidValueError(f"page_lookup = {self.page_lookup} is only for batch_prefill")
+        if self.kv_layout == "vectorised" and (self.page_size < 1 or self.page_size % self.vector_size):
+            raise InvalidValueError(
+                f"page_size is {self.page_size}, vectorised pages need a multiple of {self.vector_size}"
+            )
+
+    @property
+    def vector_size(self) -> int:
+        """Elements of keys and values in 16 bytes."""
+        return _VECTOR_BYTES // find_dtype(DTYPES[self.dtype].qkv).storage_bytes
 
     @property
     def paged(self) -> bool:

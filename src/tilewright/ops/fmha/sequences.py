@@ -27,7 +27,10 @@ _PARTS = ("o_acc", "lse_acc", "dq_acc")
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """One sequence of a batch: its numbers of queries and keys, and their start in group mode."""
+    """One sequence of a batch: its numbers of queries and keys, and their start in group mode.
+
+    Where pages are listed, `first_key` is the place of its first page in the list.
+    """
 
     number: int
     queries: int
@@ -40,14 +43,26 @@ def iterate_sequences(problem: Problem, given: Arrays) -> Iterator[TokenSequence
     """Yield all sequences of a problem. For appendkv, `keys` does not count the new ones."""
     queries = _read_starts(problem, given, "seqstart_q", problem.seqlen_q)
     if "page_starts" in given:
-        keys = np.asarray(given["page_starts"]).astype(int)
-    elif has_key_lengths(problem):
+        starts = np.asarray(given["page_starts"]).astype(int)
+        counts = _count_listed_keys(problem, given, np.diff(starts))
+        for i in range(problem.batch):
+            yield TokenSequence(i, int(queries[i + 1] - queries[i]), int(counts[i]), int(queries[i]), int(starts[i]))
+        return
+    if has_key_lengths(problem):
         keys = np.concatenate([[0], np.cumsum(np.asarray(given["seqlens_k"]).astype(int))])
     else:
         keys = _read_starts(problem, given, "seqstart_k", problem.seqlen_k)
     for i in range(problem.batch):
         lengths = int(queries[i + 1] - queries[i]), int(keys[i + 1] - keys[i])
         yield TokenSequence(i, *lengths, int(queries[i]), int(keys[i]))
+
+
+def _count_listed_keys(problem: Problem, given: Arrays, pages: NDArray[np.int_]) -> NDArray[np.int_]:
+    """Return the number of keys of each sequence from its number of pages: all but the last page are full."""
+    if "last_page_lens" not in given:
+        return pages
+    last = np.asarray(given["last_page_lens"]).astype(int)
+    return np.where(pages > 0, (pages - 1) * problem.page_size + last, 0)
 
 
 def _read_starts(problem: Problem, given: Arrays, name: str, length: int) -> NDArray[np.int_]:
@@ -103,8 +118,30 @@ def list_pages(problem: Problem, given: Arrays, sequence: TokenSequence, tokens:
     return np.asarray(given["page_table"])[sequence.number, :count].astype(int)
 
 
+def order_by_tokens(problem: Problem, array: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return pages as (page, head, token, element), a copy if they are in vectors."""
+    if problem.kv_layout == "linear":
+        return move_heads_first(problem, array, name)
+    pages, heads = array.shape[:2]
+    size = problem.hdim_v if name == "v" else problem.hdim_q
+    # Values are (page, head, vector, element, token of the vector), keys (page, head, vector, token, element of it).
+    by_token = array.transpose(0, 1, 2, 4, 3) if name == "v" else array.transpose(0, 1, 3, 2, 4)
+    return by_token.reshape(pages, heads, problem.page_size, size)
+
+
+def order_by_vectors(problem: Problem, by_token: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return pages in vectors from (page, head, token, element): the inverse of `order_by_tokens`."""
+    pages, heads, tokens, size = by_token.shape
+    vector = problem.vector_size
+    if name == "v":
+        split = by_token.reshape(pages, heads, tokens // vector, vector, size).transpose(0, 1, 2, 4, 3)
+    else:
+        split = by_token.reshape(pages, heads, tokens, size // vector, vector).transpose(0, 1, 3, 2, 4)
+    return np.ascontiguousarray(split)
+
+
 def _gather_pages(problem: Problem, given: Arrays, name: str, sequence: TokenSequence) -> NDArray[Any]:
-    by_head = move_heads_first(problem, np.asarray(given[name]), name)
+    by_head = order_by_tokens(problem, np.asarray(given[name]), name)
     used = by_head[list_pages(problem, given, sequence, sequence.keys)]  # page, head, token, element
     _, heads, _, size = by_head.shape
     return np.moveaxis(used, 1, 0).reshape(heads, -1, size)[:, : sequence.keys]

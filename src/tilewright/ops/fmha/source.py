@@ -37,6 +37,9 @@ HEADERS = (
 _BIASES = {"none": "NO_BIAS", "elementwise": "ELEMENTWISE_BIAS", "alibi": "ALIBI"}
 _ROTARIES = {"none": "NONE", "interleaved": "INTERLEAVED", "half": "HALF_ROTATED"}
 _NUMBERS = ("pad_hdim_q", "pad_hdim_v", "sink", "log_max_splits", "max_seqlen_q", "blocks_per_cu")
+# Fields that only some kinds have in their sources.
+_NUMBERS_OF_KINDS = ("page_size",)
+_FLAGS_OF_KINDS = {"vectorised": ("kv_layout", "vectorised"), "by_table": ("page_lookup", "table")}
 _FLAGS = (
     *("pad_q", "pad_k", "lse", "soft_cap", "dropout", "store_randval", "static_quant", "paged", "uneven_splits"),
     *("merge_heads", "bias_gradient", "deterministic", "skip_min_seqlen_q"),
@@ -52,11 +55,11 @@ def find_launchers(kinds: Iterable[AttentionKind]) -> dict[str, Path]:
 def make_context(kernel: Kernel) -> dict[str, Any]:
     """Return the variables of kernel.hip.j2."""
     config = cast("Config", kernel.config)
-    types = DTYPES[config.dtype]
+    kind, types = find_kind(config), DTYPES[config.dtype]
     return {
         "slug": kernel.slug,
         "symbol": kernel.symbol,
-        "launcher": find_kind(config).launcher,
+        "launcher": kind.launcher,
         "cpp": {name: find_dtype(getattr(types, name)).cpp for name in ("qkv", "p", "o", "bias")},
         "tile": config.tile,
         "waves": split_triples(config.waves),
@@ -65,10 +68,18 @@ def make_context(kernel: Kernel) -> dict[str, Any]:
         "mask_form": config.mask_form,
         "bias": _BIASES[config.bias],
         "rotary": _ROTARIES[config.rotary],
-        "numbers": {name: getattr(config, name) for name in _NUMBERS},
+        "numbers": {
+            **{name: getattr(config, name) for name in _NUMBERS},
+            **{name: getattr(config, name) for name in _NUMBERS_OF_KINDS if kind.has_field(name)},
+        },
         "flags": {
             "group_mode": format_cpp_bool(config.mode == "group"),
             "v_row_major": format_cpp_bool(config.v_layout == "row"),
             **{name: format_cpp_bool(getattr(config, name)) for name in _FLAGS},
+            **{
+                flag: format_cpp_bool(getattr(config, name) == value)
+                for flag, (name, value) in _FLAGS_OF_KINDS.items()
+                if kind.has_field(name)
+            },
         },
     }

@@ -9,6 +9,9 @@ Inputs come first, then outputs. The problem's layout is the position of the hea
 | k, v in pages      | pages, page_size, kv_heads … | pages, kv_heads, page_size … | the same                |
 | v with v_layout=col| batch, kv_heads, hdim_v, seqlen_k, in both                  | no batch                |
 
+Pages with kv_layout=vectorised have vectors of x elements, 16 bytes, in both layouts: k is (pages, kv_heads,
+hdim_q / x, page_size, x), and v is (pages, kv_heads, page_size / x, hdim_v, x).
+
 Tensors with a number for each pair of a query and a key (bias, randval, dbias), or for each query (lse, d), have the
 heads outermost in both layouts. The gradient of a tensor has its shape.
 """
@@ -29,6 +32,7 @@ from tilewright.ops.strides import check_strides, packed_strides
 LIKE = {
     **{"d_o": "o", "dq": "q", "dk": "k", "dv": "v", "dbias": "bias"},
     **{"rotary_sin": "rotary_cos", "seqstart_k": "seqstart_q", "page_starts": "seqstart_q"},
+    **{"last_page_lens": "seqlens_k"},
 }
 _TYPES = {
     **dict.fromkeys(("q", "k", "v", "k_new", "v_new", "rotary_cos"), "qkv"),
@@ -65,7 +69,10 @@ def _has_tensor(problem: Problem, name: str, *, output: bool = False) -> bool:
         "dbias": problem.bias_gradient,
         "seqstart_q": group,
         "seqstart_k": group,
-        "page_table": problem.paged,
+        "page_table": problem.paged and not _lists_pages(problem),
+        "page_starts": _lists_pages(problem),
+        "page_list": _lists_pages(problem),
+        "last_page_lens": problem.page_size > 1 and _lists_pages(problem),
         "rotary_cos": problem.rotary != "none",
         "rotary_sin": problem.rotary != "none",
     }
@@ -100,8 +107,14 @@ def _make_builder(name: str, output: bool, updated: bool) -> Callable[[Problem],
 
 
 def has_key_lengths(problem: Problem) -> bool:
-    """Whether `seqlens_k` holds the number of keys of each sequence: for a cache in batch mode."""
-    return problem.mode == "batch" and find_computation(problem).has_key_lengths(problem)
+    """Whether `seqlens_k` holds the number of keys of each sequence: for a cache in batch mode, and for a table."""
+    looked_up = problem.mode == "batch" or problem.page_lookup == "table"
+    return looked_up and find_computation(problem).has_key_lengths(problem)
+
+
+def _lists_pages(problem: Problem) -> bool:
+    """Whether the pages of all sequences are in one list."""
+    return find_computation(problem).lists_pages and problem.page_lookup == "list"
 
 
 def _build_tensor(problem: Problem, name: str, *, output: bool = False, updated: bool = False) -> Tensor:
@@ -143,7 +156,7 @@ def _get_shape(problem: Problem, name: str) -> tuple[int, ...]:
         "seqstart_q": lambda: (p.batch + 1,),
         "seqlens_k": lambda: (p.batch,),
         "page_table": lambda: (p.batch, _count_pages_for(p, p.seqlen_k)),
-        "page_list": lambda: (p.total_k or p.batch * p.seqlen_k,),
+        "page_list": lambda: (p.listed_pages or count_needed_pages(p),),
         "rotary_cos": lambda: (p.seqlen_k + maximum(0, p.seqlen_q - p.seqlen_new), p.rotary_size // 2),
     }
     return shapes[name]()
@@ -172,6 +185,13 @@ def _get_page_shape(problem: Problem, name: str) -> tuple[int, ...]:
     heads, page = problem.kv_heads, problem.page_size
     size = problem.hdim_v if name == "v" else problem.hdim_q
     count = count_pages(problem)
+    if problem.kv_layout == "vectorised":
+        vector = problem.vector_size
+        return (
+            (count, heads, page // vector, size, vector)
+            if name == "v"
+            else (count, heads, -(-size // vector), page, vector)
+        )
     if name == "v" and problem.v_layout == "col":
         return (count, heads, size, page)
     return (count, page, heads, size) if problem.layout == "bshd" else (count, heads, page, size)
@@ -179,12 +199,16 @@ def _get_page_shape(problem: Problem, name: str) -> tuple[int, ...]:
 
 def count_pages(problem: Problem) -> int:
     """Return the pages of the whole cache: the problem's number, or the most that its sequences can need."""
-    if problem.pages:
-        return problem.pages
+    return problem.pages or count_needed_pages(problem)
+
+
+def count_needed_pages(problem: Problem) -> int:
+    """Return the most pages that the sequences of a problem can need; without pages, a page is a token."""
+    size: int = maximum(problem.page_size, 1)
     if problem.mode == "group":
         # Each sequence may leave all but one token of its last page empty.
-        return (problem.total_k + problem.batch * (problem.page_size - 1)) // problem.page_size
-    return problem.batch * _count_pages_for(problem, problem.seqlen_k)
+        return (problem.total_k + problem.batch * (size - 1)) // size
+    return problem.batch * -(-problem.seqlen_k // size)
 
 
 def _count_pages_for(problem: Problem, length: int) -> int:

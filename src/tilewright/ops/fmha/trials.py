@@ -20,6 +20,7 @@ from tilewright.ops.rule import find_violations
 
 _SAME = (
     *("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "store_randval", "static_quant"),
+    *("kv_layout", "page_lookup"),
 )
 # Visible keys: mask, keys before the diagonal, keys after it. Windows are smaller than a tile and larger than one, so
 # that tiles begin, end and are completely inside of them. One window hides nothing.

@@ -1,4 +1,4 @@
-// The launcher of the family batch_prefill: attention over pages of one token, listed for each sequence.
+// The launcher of the family batch_prefill: attention over pages, listed for each sequence.
 #ifndef TILEWRIGHT_FMHA_BATCH_PREFILL_HPP
 #define TILEWRIGHT_FMHA_BATCH_PREFILL_HPP
 
@@ -20,7 +20,8 @@ struct BatchPrefillTypes
 {
 #if defined(TILEWRIGHT_CK_FMHA_BATCH_PREFILL_PAGE_SIZES)
     static_assert(D::group_mode && D::v_row_major, "this CK Tile has group mode and values in rows only");
-    // Pages of one token, listed one after another, with the elements of a head side by side.
+    using Layouts = ck_tile::BlockAttentionKVCacheMemoryLayoutEnum;
+    using Lookups = ck_tile::BlockAttentionKVCacheLookupTableEnum;
     using Traits  = ck_tile::TileFmhaBatchPrefillTraits<D::pad_q,
                                                         D::pad_k,
                                                         D::pad_hdim_q != 0,
@@ -34,8 +35,11 @@ struct BatchPrefillTypes
                                                         Parts<D>::occupancy,
                                                         false,
                                                         false,
-                                                        1,
-                                                        ck_tile::BlockAttentionKVCacheMemoryLayoutEnum::LINEAR_LAYOUT>;
+                                                        D::page_size,
+                                                        D::vectorised ? Layouts::VECTORIZED_LAYOUT
+                                                                      : Layouts::LINEAR_LAYOUT,
+                                                        D::by_table ? Lookups::VLLM_BLOCK_TABLE_2D
+                                                                    : Lookups::SGLANG_PAGE_TABLE_1D>;
     using Problem = ck_tile::BlockFmhaBatchPrefillPipelineProblem<typename D::QKV,
                                                                   typename D::QKV,
                                                                   typename D::QKV,
@@ -52,9 +56,10 @@ struct BatchPrefillTypes
                                                                   typename Parts<D>::Variant,
                                                                   typename BatchPrefillMask<D>::type,
                                                                   false,
-                                                                  1,
+                                                                  D::page_size,
                                                                   Traits>;
 #else
+    static_assert(D::page_size == 1 && !D::vectorised && !D::by_table, "this CK Tile has lists of single tokens only");
     using Traits  = ck_tile::TileFmhaTraits<D::pad_q,
                                             D::pad_k,
                                             D::pad_hdim_q != 0,
@@ -157,39 +162,72 @@ struct BatchPrefill
         if(status != TW_OK)
             return status;
         const auto& a = *args;
-        if(a.workspace == nullptr || a.workspace_size < needed_bytes(a))
-            return fail(TW_WORKSPACE,
-                        "the workspace has %lld bytes, this problem needs %lld",
-                        a.workspace_size,
-                        needed_bytes(a));
-        const int groups = (a.batch * a.seqlen_k + beyond + threads - 1) / threads;
-        copy_page_list<beyond, threads><<<groups, threads, 0, stream>>>(
-            static_cast<int32_t*>(a.workspace), a.page_list, a.page_starts, static_cast<int>(a.batch));
+        if constexpr(copies_list)
+        {
+            if(a.workspace == nullptr || a.workspace_size < needed_bytes(a))
+                return fail(TW_WORKSPACE,
+                            "the workspace has %lld bytes, this problem needs %lld",
+                            a.workspace_size,
+                            needed_bytes(a));
+            const int groups = (a.batch * a.seqlen_k + beyond + threads - 1) / threads;
+            copy_page_list<beyond, threads><<<groups, threads, 0, stream>>>(
+                static_cast<int32_t*>(a.workspace), a.page_list, a.page_starts, static_cast<int>(a.batch));
+        }
         const auto grid = K::GridSize(a.batch, a.heads, a.seqlen_q, a.hdim_v);
         return launch<K, K::kBlockPerCu>(grid, arguments(a), stream);
     }
 
     static void name_instances()
     {
-        static_cast<void>(&copy_page_list<beyond, threads>);
+        if constexpr(copies_list)
+            static_cast<void>(&copy_page_list<beyond, threads>);
         static_cast<void>(&ck_tile::kentry<K::kBlockPerCu, K, typename K::Kargs>);
     }
 
     private:
     static constexpr int threads = 256;
+#if defined(TILEWRIGHT_CK_FMHA_BATCH_PREFILL_PAGE_SIZES)
+    // The kernel reads no numbers of pages behind those of a sequence.
+    static constexpr bool copies_list = false;
+    static constexpr int beyond       = 0;
+#else
     // The kernel reads numbers of pages for whole tiles of n0 keys and, ahead, for k1 more.
-    static constexpr int beyond = D::n0 + D::k1;
+    static constexpr bool copies_list = true;
+    static constexpr int beyond       = D::n0 + D::k1;
+#endif
 
     static uint64_t needed_bytes(const tw_fmha_args& a)
     {
-        return (static_cast<uint64_t>(a.batch) * a.seqlen_k + beyond) * sizeof(int32_t);
+        return copies_list ? (static_cast<uint64_t>(a.batch) * a.seqlen_k + beyond) * sizeof(int32_t) : 0;
     }
 
     static int check_tokens(const tw_fmha_args* args)
     {
-        if(args->page_size != 1)
-            return fail(TW_UNSUPPORTED, "a page has %lld tokens, this kernel is for pages of 1", args->page_size);
-        if(args->pages < 1 || !fits_int32(args->pages) || !fits_int32(args->batch * args->seqlen_k + beyond))
+        if(args->page_size != D::page_size)
+            return fail(TW_UNSUPPORTED,
+                        "a page has %lld tokens, this kernel is for pages of %lld",
+                        args->page_size,
+                        D::page_size);
+        if((args->kv_layout != 0) != D::vectorised || (args->page_lookup != 0) != D::by_table)
+            return fail(TW_UNSUPPORTED,
+                        "pages have kv_layout %lld and page_lookup %lld, which this kernel is not for",
+                        args->kv_layout,
+                        args->page_lookup);
+        // Where a tile of keys has several pages, an address is a 32-bit offset from the first one.
+        constexpr int64_t most  = INT32_MAX / sizeof(typename D::QKV);
+        const int64_t elements = args->pages * std::max(args->k.batch, args->v.batch);
+        if(D::page_size < D::n0 && elements > most)
+            return fail(TW_UNSUPPORTED, "the cache has %lld elements, must have at most %lld", elements, most);
+        // Elements behind a head are loaded up to a page's length after the start of the head, so that no element of
+        // the last head may be behind its end.
+        if(D::page_size >= D::n0 && args->kv_heads > 1 && (args->hdim_q != D::hdim_q || args->hdim_v != D::n1))
+            return fail(TW_UNSUPPORTED,
+                        "heads of %lld and %lld elements in pages of %lld tokens must be as large as the tiles",
+                        args->hdim_q,
+                        args->hdim_v,
+                        D::page_size);
+        if(args->pages < 1 || !fits_int32(args->pages) || !fits_int32(args->batch * args->seqlen_k + beyond) ||
+           (D::by_table && !fits_int32(args->page_table_stride)))
             return fail(TW_UNSUPPORTED,
                         "there are %lld pages, and up to %lld keys; both must be below 2^31",
                         args->pages,
@@ -208,9 +246,13 @@ struct BatchPrefill
 
     static int need_lists(const tw_fmha_args* args)
     {
-        int status = need(args->page_starts, "page_starts must not be null");
+        int status = D::by_table ? need(args->page_table, "page_table must not be null")
+                                 : need(args->page_starts, "page_starts must not be null");
         if(status == TW_OK)
-            status = need(args->page_list, "page_list must not be null");
+            status = D::by_table ? need(args->seqlens_k, "seqlens_k must not be null with a page table")
+                                 : need(args->page_list, "page_list must not be null");
+        if(status == TW_OK && !D::by_table && D::page_size > 1)
+            status = need(args->last_page_lens, "last_page_lens must not be null with pages of several tokens");
         if(status == TW_OK && D::group_mode)
             status = need(args->seqstart_q, "seqstart_q must not be null in group mode");
         return status;
@@ -232,16 +274,26 @@ struct BatchPrefill
 
     static auto pages(const tw_fmha_args& a)
     {
-        const typename K::PageBlockTableKargs table{a.page_starts, static_cast<int32_t*>(a.workspace), nullptr};
-        return std::make_tuple(a.pages, 1, table);
+        const auto table = [&] {
+            if constexpr(D::by_table)
+                return typename K::PageBlockTableKargs{
+                    a.page_table, static_cast<ck_tile::index_t>(a.page_table_stride), a.seqlens_k};
+            else
+                return typename K::PageBlockTableKargs{a.page_starts, a.page_list, a.last_page_lens};
+        }();
+        return std::make_tuple(a.pages, a.page_size, table);
     }
+
+    static auto rows_of(const tw_fmha_args& a) { return std::make_tuple(a.q.row, a.k.row, a.v.row); }
 #else
     static constexpr std::tuple<> no_descales;
 
     static auto pages(const tw_fmha_args& a) { return std::make_tuple(a.pages, a.page_starts, a.workspace); }
-#endif
 
     // A page has one token, so a page's stride is that of a row.
+    static auto rows_of(const tw_fmha_args& a) { return std::make_tuple(a.q.row, a.k.batch, a.v.batch); }
+#endif
+
     template <typename SeedOffset>
     static auto seeded_arguments(const tw_fmha_args& a, const SeedOffset& seed_offset)
     {
@@ -249,10 +301,7 @@ struct BatchPrefill
         const auto outputs = std::make_tuple(a.randval.data, a.lse.data, a.o.data);
         const auto sizes   = std::make_tuple(a.hdim_q, a.hdim_v, a.heads, a.heads / a.kv_heads);
         const auto scales  = std::make_tuple(a.scale, a.scale_p, a.scale_o, a.logits_cap);
-        const auto strides = std::make_tuple(a.q.row,
-                                             a.k.batch,
-                                             a.v.batch,
-                                             bias_row_of<D>(a),
+        const auto strides = std::make_tuple(bias_row_of<D>(a),
                                              a.randval.row,
                                              a.o.row,
                                              a.q.head,
@@ -283,6 +332,7 @@ struct BatchPrefill
                                  sizes,
                                  pages(a),
                                  scales,
+                                 rows_of(a),
                                  strides,
                                  batches,
                                  window_of(a),

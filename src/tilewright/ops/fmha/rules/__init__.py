@@ -8,9 +8,9 @@ in rules are below ck_tile/ops/. Each rule has a field `enforced_by`; `make trut
 from __future__ import annotations
 
 from tilewright.ops.fmha.kinds import KINDS
-from tilewright.ops.fmha.rules import all_kinds, backward, caches, forward, forward_tiles, generations
+from tilewright.ops.fmha.rules import all_kinds, backward, caches, forward, forward_tiles, generations, pages
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rule, collect_rules
 
-_SHARED = collect_rules(all_kinds, forward, forward_tiles, caches, backward, generations)
+_SHARED = collect_rules(all_kinds, forward, forward_tiles, caches, backward, generations, pages)
 RULES: tuple[Rule, ...] = combine_rules(_SHARED, {kind.name: kind.rules for kind in KINDS}, "family")

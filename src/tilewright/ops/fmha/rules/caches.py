@@ -228,7 +228,7 @@ def check_key_padding(config: Config, arch: Arch) -> Rejection | None:
 def check_pages(config: Config, arch: Arch) -> Rejection | None:
     """batch_prefill needs paged.
 
-    Why: its only kernel finds each key in a list of one-token pages (FmhaBatchPrefillWithPagedKVCacheKernel).
+    Why: its only kernel finds keys in a list of pages (FmhaBatchPrefillWithPagedKVCacheKernel).
     Fix: set paged, as in all kernels of this family."""
     return Rejection("paged is False, but batch_prefill supports only pages", "paged", True)
 

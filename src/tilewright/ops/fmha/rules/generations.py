@@ -1,4 +1,4 @@
-"""Limits that attention has with the CK Tile of 2026 only: P490 to P496. File names are below ck_tile/ops/fmha/."""
+"""Limits that attention has with the CK Tile of 2026 only: P490 to P497. File names are below ck_tile/ops/fmha/."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _FORWARD = TileRules({"family": "forward"})
 _V3 = TileRules({"family": "forward", "pipeline": "v3"}, V3, "gfx950")
 _EIGHT_BIT = TileRules({"family": "forward", "pipeline": ("qr", "qr_async")})
 _OVER_KEYS = TileRules({"family": ("forward", "splitkv", "pagedkv", "batch_prefill")})
+_PREFILL = TileRules({"family": "batch_prefill"})
 _V3_HEAD = 128
 _NEWER_HEAD = 80
 _PREFILL_GROUP = {**PREFILL, "mode": "group"}
@@ -117,3 +118,18 @@ def check_fp8_probabilities(config: Config, arch: Arch) -> Rejection | None:
         f"{config.dtype} on {arch.name} is not supported with CK 2026-06: probabilities reach 256, fp8 ends at 240"
     )
     return Rejection(message, "dtype", "bf16")
+
+
+@since(_SINCE)
+@examples(good=_PREFILL_GROUP, bad={**_PREFILL_GROUP, "block": (128, 128, 16, 128, 32, 128)})
+@_PREFILL.tile_rule("P497", "prefill-steps", "compiler")
+def check_prefill_steps(config: Config, tile: Tile, arch: Arch) -> Rejection | None:
+    """With CK 2026-06, batch_prefill needs k0 = k1.
+
+    Why: keys are copied to LDS in steps of k1 and read there in steps of k0
+    (pipeline/block_fmha_batch_prefill_pipeline_qr_ks_vs_async.hpp asserts it).
+    Fix: use the same number for both."""
+    if tile.k0 == tile.k1:
+        return None
+    message = f"batch_prefill with k0 = {tile.k0} and k1 = {tile.k1} is not supported with CK 2026-06"
+    return Rejection(message, "block", tile.replace(k0=tile.k1))
