@@ -44,14 +44,13 @@ def run_many_tiles(kernel: Kernel, change: str = "") -> list[str]:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("kernel", "forms"), [(COLUMNS, 3), (SCALED, 2)], ids=["columns", "scaled"])
-def test_work_groups_that_compute_several_tiles_need_a_barrier_between_them(kernel: Kernel, forms: int) -> None:
-    assert run_many_tiles(kernel) == ["ok"] * forms
-    assert "wrong" in run_many_tiles(kernel, "no_barrier")
+def test_work_groups_that_compute_several_tiles_need_a_barrier_between_them() -> None:
+    assert run_many_tiles(COLUMNS) == ["ok"] * 3
+    assert "wrong" in run_many_tiles(COLUMNS, "no_barrier")
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kernel", [ROWS, TERMS], ids=["rows", "terms"])
+@pytest.mark.parametrize("kernel", [ROWS, TERMS, SCALED], ids=["rows", "terms", "scaled"])
 def test_work_groups_compute_several_tiles(kernel: Kernel) -> None:
     assert run_many_tiles(kernel) == ["ok"] * 2
 
