@@ -26,7 +26,7 @@ _UNIT_OF_CLASS = {
     "wait": INTERNAL, "barrier": INTERNAL, "branch": BRANCH, "other": INTERNAL,
 }  # fmt: skip
 
-# LLVM's WriteTrans32, WriteTrans64 and conversions with a latency of 4 on gfx942.
+# LLVM's WriteTrans32 and WriteTrans64. Conversions have the same latency there, and count as other instructions here.
 _SLOW = re.compile(r"v_(s_)?(exp|log|rcp|rsq|sqrt|sin|cos)(_iflag)?_(f16|f32|f64|bf16)")
 _IDLE = re.compile(r"s_nop|v_nop")
 _STORES = re.compile(r"(buffer|tbuffer|global|flat|scratch)_store|.*_(wb|wbl2|wbinv\w*)$")
