@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import tilewright as tw
+from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import find_op
 from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.kernel import Kernel
-from tilewright.select.bundle import load_builtin_bundles
+from tilewright.select.bundle import load_builtin_bundles, read_bundle
 from tilewright.select.chain import CHAIN, RERANKED, Chain
 from tilewright.select.select import CandidatePool, select_from, select_kernels
 from tilewright.select.selection import FIRST_FIT
@@ -162,6 +163,14 @@ def test_tables_and_bundles_are_for_the_chain() -> None:
         plain.with_tuned(table)
     with pytest.raises(InvalidValueError, match="with the selector Chain only"):
         plain.with_bundles()
+
+
+@pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)
+def test_a_shipped_bundle_is_used_with_newer_headers() -> None:
+    """Kernels use more LDS there, which changes the values of features, but not their meaning."""
+    folder = find_op("grouped_conv").template.parent / "bundles" / "forward_bf16_gfx950"
+    with use_tree(TREES / NEWER):
+        assert read_bundle(folder).name == "forward_bf16_gfx950"
 
 
 def test_a_bundle_corrects_the_kernels_it_knows_and_the_others_keep_their_estimate() -> None:

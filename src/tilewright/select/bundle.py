@@ -9,6 +9,7 @@ Nothing in a bundle is executed. A bundle with other features, or with changed f
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright import arch as archs
+from tilewright.arch.ck_api import DEFAULT_API
 from tilewright.arch.spec import Arch
 from tilewright.base.digest import digest_text
 from tilewright.base.document_values import (
@@ -256,8 +258,13 @@ def _check_names(folder: Path, op: Op, own: list[str], now: list[str]) -> None:
 
 
 def compute_example_features(op: Op, arch: Arch) -> dict[str, float]:
-    """The features of the op's example on a GPU: their names, and values that reveal changed estimates."""
+    """The features of the op's example on a GPU: their names, and values that reveal changed estimates.
+
+    They are those of kernels for the default CK headers, whatever the current ones are: kernels for others may use more
+    LDS, but features mean the same.
+    """
     assert op.cost is not None
+    arch = dataclasses.replace(arch, ck=DEFAULT_API)
     p = Facts(**op.cost.problem_numbers(op.problem_type(**op.example_problem)))
     k = Facts(**op.cost.kernel_numbers(op.make_example(), arch, None))
     features = op.cost.features(p, k, op.cost.estimate(p, k, arch), arch)
