@@ -57,7 +57,7 @@ def fused_moe(
     of up; `w2` is (experts, hidden, inner); neither is reordered. `topk_ids` (tokens, k) of int32 has k different
     experts of each token, and `topk_weight` their weights. `activation` is "silu", "gelu" or "swiglu", or aiter's value
     of that name. "swiglu" is gpt-oss's, `gate · sigmoid(alpha · gate) · (up + 1)`, with gate clamped to at most
-    `swiglu_limit` and up to ± `swiglu_limit`; aiter's function has the defaults as constants.
+    `swiglu_limit` and up to ± `swiglu_limit`. The defaults are gpt-oss's; aiter's function has no such arguments.
 
     With `expert_mask` (all experts) of int32, `w1` and `w2` have only the experts whose mask is 1: the others
     contribute nothing. `dtype` is the type of the result; by default that of `hidden_states`.
