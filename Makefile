@@ -3,8 +3,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 JOBS ?= $(shell nproc)
-# Some tests wait for timers and for other processes, so CI's tests have one worker more than there are cores.
-WORKERS ?= $(shell expr $(JOBS) + 1)
 # Debian packages that only tests need: build systems, a server, a browser.
 TEST_PACKAGES := cmake ninja-build redis-server chromium
 
@@ -53,7 +51,7 @@ kernels: ## build the kernels that CI's tests share, the longest first (tests/ci
 	$(BIN)/python tools/ci_kernels.py build --jobs $(JOBS)
 
 test-ci: kernels ## CI's tests: all except those marked `deep`, with a time budget for each folder
-	$(BIN)/pytest --tier ci --budgets -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest --tier ci --budgets -n $(JOBS) --dist worksteal
 
 test-deep: ## every test and every table, in parts; continues where it was stopped (hours)
 	$(BIN)/python tools/deep_tests.py --jobs $(JOBS)

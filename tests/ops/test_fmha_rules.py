@@ -19,7 +19,10 @@ from tilewright.ops.rule import find_violations
 
 FMHA = find_op("fmha")
 # Fields under other names in the sources, and those that our own parts of a source read for all families.
-SAID_AS = {"v_layout": "v_row_major", "waves": "Waves0", "mma": "Mma0"}
+SAID_AS = {
+    **{"v_layout": "v_row_major", "waves": "Waves0", "mma": "Mma0"},
+    **{"kv_layout": "vectorised", "page_lookup": "by_table"},
+}
 
 
 def test_every_module_of_rules_is_used() -> None:

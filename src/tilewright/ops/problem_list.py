@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.document_values import format_value
 from tilewright.base.documents import FileProblems, convert_read_errors, read_csv, read_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, UnknownValueError, choose
-from tilewright.ops.fields import ConfigBase, list_fields
+from tilewright.ops.fields import ConfigBase, dump_identity, list_fields
 from tilewright.ops.op import Op
 from tilewright.ops.problem_text import list_problem_fields
 from tilewright.ops.problem_values import format_problem_value, read_value
@@ -93,9 +93,12 @@ def list_parameters(op: Op) -> Mapping[str, inspect.Parameter]:
 
 
 def list_fixed_values(op: Op, config: ConfigBase) -> dict[str, Any]:
-    """The parameters of a problem that a kernel's config fixes, with their values."""
-    fields = list_fields(type(config))
-    return {name: getattr(config, name) for name in list_parameters(op) if name in fields}
+    """The parameters of a problem that a kernel's config fixes, with their values.
+
+    A newer field with its default fixes nothing: kernels that do not use it have that value, too.
+    """
+    own = dump_identity(config)
+    return {name: getattr(config, name) for name in list_parameters(op) if name in own}
 
 
 def find_conflict(op: Op, fixed: Mapping[str, Any], name: str, value: Any) -> str | None:

@@ -15,9 +15,16 @@ if TYPE_CHECKING:
 
 
 def find_fixed_names(config_type: type[ConfigBase], problem_type: type) -> tuple[str, ...]:
-    """The names that a kernel fixes for its problems: config fields that problems have as fields or properties."""
+    """The names that a kernel fixes for its problems: config fields that problems have as fields or properties.
+
+    Not newer fields: kernels that do not use them have their defaults, which problems need not have.
+    """
     own = {f.name for f in dataclasses.fields(problem_type)}
-    return tuple(name for name in list_fields(config_type) if name in own or hasattr(problem_type, name))
+    return tuple(
+        name
+        for name, field in list_fields(config_type).items()
+        if not field.newer and (name in own or hasattr(problem_type, name))
+    )
 
 
 def list_problem_fields(problem: DataclassInstance, config: ConfigBase | None) -> dict[str, Any]:
