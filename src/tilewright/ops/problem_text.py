@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.errors import InvalidValueError
-from tilewright.ops.fields import ConfigBase, list_fields
+from tilewright.ops.fields import ConfigBase, dump_identity, list_fields
 from tilewright.ops.problem_values import format_problem_value
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def list_problem_fields(problem: DataclassInstance, config: ConfigBase | None) -
         rest = {name: value for name, value in needed.items() if name != f.name}
         if _is_same(type(problem), rest, problem):
             needed = rest
-    fixed = {} if config is None else list_fields(type(config))
+    fixed = {} if config is None else dump_identity(config)
     return {name: value for name, value in needed.items() if name not in fixed}
 
 
