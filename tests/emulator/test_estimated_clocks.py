@@ -14,7 +14,7 @@ from tilewright.emulator.launch import Extent
 from tilewright.emulator.profile import InstructionCounts, KernelProfile, ProfiledInstruction
 from tilewright.emulator.source_lines import SourceLine
 from tilewright.emulator.timing.estimate import estimate, run_timeline, summarize
-from tilewright.emulator.timing.machine import Machine, load_machine
+from tilewright.emulator.timing.machine import TimingMachine, load_machine
 from tilewright.emulator.timing.paths import find_loop, make_paths
 from tilewright.emulator.timing.simulator import ComputeUnit, Timeline, sum_reasons
 from tilewright.emulator.wave_paths import BlockPaths, WavePath
@@ -26,7 +26,11 @@ NONE: Counted = {}
 
 
 def make_profile(
-    texts: list[str], machine: Machine = CDNA, paths: BlockPaths | None = None, waves: int = 1, counts: Counted = NONE
+    texts: list[str],
+    machine: TimingMachine = CDNA,
+    paths: BlockPaths | None = None,
+    waves: int = 1,
+    counts: Counted = NONE,
 ) -> KernelProfile:
     """A kernel of these instructions, 4 bytes each, one source line each. `counts` are those of a mnemonic."""
     instructions = tuple(
@@ -47,11 +51,11 @@ def make_profile(
     )
 
 
-def run(profile: KernelProfile, machine: Machine = CDNA, resident: int = 1, total: int | None = None) -> Timeline:
+def run(profile: KernelProfile, machine: TimingMachine = CDNA, resident: int = 1, total: int | None = None) -> Timeline:
     return ComputeUnit(machine, make_paths(profile, machine)).run(resident, total or resident)
 
 
-def count_clocks(texts: list[str], machine: Machine = CDNA, counts: Counted = NONE) -> int:
+def count_clocks(texts: list[str], machine: TimingMachine = CDNA, counts: Counted = NONE) -> int:
     """Clocks of one wave, without the start of its work-group."""
     return run(make_profile(texts, machine, counts=counts), machine).clocks - machine.block_start
 

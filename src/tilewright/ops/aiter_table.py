@@ -10,7 +10,7 @@ import csv
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,10 +98,6 @@ class TableFamily:
         """The problem of a key."""
         return self.read(dict(zip(self.columns, key, strict=True)))
 
-    def read_keyed(self, key: Key) -> list[Any]:
-        """The problem of a key as a list, for `read_each`."""
-        return [self.read_key(key)]
-
     def list_look_ups(self, key: Key) -> list[Key]:
         """The keys that aiter looks up for a key, one after the other: the key itself, then those of two larger M.
 
@@ -175,9 +171,14 @@ def make_table_reader(*families: TableFamily) -> Callable[[Path], list[Any]]:
 
     def read(path: Path) -> list[Any]:
         family = families[0] if len(families) == 1 else _find_family(families, path)
-        return list(dict.fromkeys(read_each(path, list_keys(family, path), family.read_keyed)))
+        return _read_listed(family, path, list_keys(family, path))
 
     return read
+
+
+def _read_listed(family: TableFamily, path: Path, keys: Iterable[tuple[str, Key]]) -> list[Any]:
+    """The problems of keys with their lines, each once."""
+    return list(dict.fromkeys(read_each(path, keys, lambda key: [family.read_key(key)])))
 
 
 def _find_family(families: Sequence[TableFamily], path: Path) -> TableFamily:
@@ -209,8 +210,8 @@ def make_log_reader(*families: TableFamily) -> Callable[[Path], list[Any]]:
 
     def read(path: Path) -> list[Any]:
         text = read_text(path)
-        found = [read_each(path, list_logged_keys(family, text), family.read_keyed) for family in families]
-        return list(dict.fromkeys(itertools.chain.from_iterable(found)))
+        found = (_read_listed(family, path, list_logged_keys(family, text)) for family in families)
+        return list(itertools.chain.from_iterable(found))
 
     return read
 

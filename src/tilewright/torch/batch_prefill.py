@@ -9,12 +9,13 @@ import torch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fmha.functions import paged_attention
 from tilewright.torch.emulation import find_device
+from tilewright.torch.unsupported import find_unsupported
 
-# Arguments of aiter's function with the values that they may have here.
-_FIXED: dict[str, tuple[Any, ...]] = {
-    "dropout_p": (0.0,),
-    "return_attn_probs": (False,),
-    **dict.fromkeys(("q_descale", "k_descale", "v_descale", "sink_ptr"), (None,)),
+# Arguments of aiter's function of which only the default is supported.
+_DEFAULTS: dict[str, Any] = {
+    "dropout_p": 0.0,
+    "return_attn_probs": False,
+    **dict.fromkeys(("q_descale", "k_descale", "v_descale", "sink_ptr")),
 }
 
 
@@ -61,9 +62,8 @@ def mha_batch_prefill_func(
     """
     given = {"dropout_p": dropout_p, "return_attn_probs": return_attn_probs, "sink_ptr": sink_ptr}
     given |= {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    for name, allowed in _FIXED.items():
-        if not any(given[name] is value or given[name] == value for value in allowed):
-            raise InvalidValueError(f"{name} is not supported: leave it out")
+    if name := find_unsupported(given, _DEFAULTS):
+        raise InvalidValueError(f"{name} is not supported: leave it out")
     if block_table is not None:
         kv_indptr = kv_page_indices = kv_last_page_lens = None
     elif seqlen_k is not None:

@@ -10,6 +10,7 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fmha.functions import append_to_cache
 from tilewright.torch.attention_operators import attention, cached_attention
 from tilewright.torch.emulation import find_device
+from tilewright.torch.unsupported import find_unsupported
 
 
 def flash_attn_func(
@@ -87,9 +88,9 @@ def flash_attn_with_kvcache(
 
     `cache_batch_idx` and `cache_leftpad` are not supported. `num_splits` 0 lets Tilewright choose.
     """
-    for name, value in (("cache_batch_idx", cache_batch_idx), ("cache_leftpad", cache_leftpad)):
-        if value is not None:
-            raise InvalidValueError(f"{name} is not supported: leave it out")
+    given = {"cache_batch_idx": cache_batch_idx, "cache_leftpad": cache_leftpad}
+    if name := find_unsupported(given, dict.fromkeys(given)):
+        raise InvalidValueError(f"{name} is not supported: leave it out")
     if (k is None) != (v is None):
         raise InvalidValueError("pass both k and v, or neither")
     lengths = _read_lengths(cache_seqlens, q, k_cache, block_table)

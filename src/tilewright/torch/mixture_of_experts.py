@@ -10,18 +10,19 @@ from tilewright.base.errors import InvalidValueError, TensorError, choose
 from tilewright.torch.grouped_matmul import grouped_mm, scaled_grouped_mm
 from tilewright.torch.quantization import TYPES, quantize_rows
 from tilewright.torch.sorting import sort_by_expert
+from tilewright.torch.unsupported import find_unsupported
 
 # Of gate and up; the last one is clamped, with a limit and a factor of the sigmoid's argument.
 _ACTIVATIONS = ("silu", "gelu", "swiglu")
 # Whether products have scales, by aiter's names of kinds of quantisation.
 _QUANTS = {"none": False, "no": False, "per_token": True}
 _TOKEN_BITS = 24  # of an entry of `sort_by_expert`; the place among a token's experts is above
-# Arguments of aiter's function with the values that they may have here.
-_FIXED: dict[str, tuple[Any, ...]] = {
-    "doweight_stage1": (False,),
-    "hidden_pad": (0,),
-    "intermediate_pad": (0,),
-    **dict.fromkeys(("a2_scale", "num_local_tokens", "bias1", "bias2"), (None,)),
+# Arguments of aiter's function of which only the default is supported.
+_DEFAULTS: dict[str, Any] = {
+    "doweight_stage1": False,
+    "hidden_pad": 0,
+    "intermediate_pad": 0,
+    **dict.fromkeys(("a2_scale", "num_local_tokens", "bias1", "bias2")),
 }
 
 
@@ -80,9 +81,8 @@ def fused_moe(
         **{"doweight_stage1": doweight_stage1, "hidden_pad": hidden_pad, "a2_scale": a2_scale},
         **{"intermediate_pad": intermediate_pad, "num_local_tokens": num_local_tokens, "bias1": bias1, "bias2": bias2},
     }
-    for name, known in _FIXED.items():
-        if not any(given[name] is each or (isinstance(each, str | int) and given[name] == each) for each in known):
-            raise InvalidValueError(f"fused_moe does not support {name}: leave it out")
+    if name := find_unsupported(given, _DEFAULTS):
+        raise InvalidValueError(f"fused_moe does not support {name}: leave it out")
     chosen = choose("activation", str(_read_name(activation)), _ACTIVATIONS)
     quantised = _QUANTS[choose("quant_type", str(_read_name(quant_type)).lower(), _QUANTS)]
     _check(hidden_states, w1, w2, topk_weight, topk_ids, expert_mask)
@@ -134,7 +134,7 @@ class _Scales(NamedTuple):
         a1_scale: torch.Tensor | None,
         dtype: torch.dtype | None,
     ) -> _Scales:
-        """Checks shapes and types."""
+        """Check shapes and types of scales, and give them the shapes that products take."""
         if w1.dtype not in TYPES or w2.dtype != w1.dtype:
             raise TensorError(f"fused_moe with per_token needs w1 and w2 of fp8 (E4M3), got {w1.dtype} and {w2.dtype}")
         ready = hidden_states.dtype == w1.dtype

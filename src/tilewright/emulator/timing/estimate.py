@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.emulator.profile import KernelProfile
-from tilewright.emulator.timing.machine import Machine, load_machine
+from tilewright.emulator.timing.machine import TimingMachine, load_machine
 from tilewright.emulator.timing.paths import Loop, find_loop, make_paths
 from tilewright.emulator.timing.simulator import ComputeUnit, Timeline, sum_reasons
 
@@ -80,7 +80,7 @@ def count_resident(profile: KernelProfile, arch: Arch) -> int:
     return max(min(profile.blocks_per_unit, -(-profile.grid.count // arch.compute.units)), 1)
 
 
-def run_timeline(profile: KernelProfile, machine: Machine, *, events: bool = False) -> Timeline:
+def run_timeline(profile: KernelProfile, machine: TimingMachine, *, events: bool = False) -> Timeline:
     """Run the resident work-groups of a profile on one compute unit."""
     loop = find_loop(profile)
     watched = frozenset() if loop is None else frozenset((loop.address,))

@@ -21,7 +21,7 @@ _FALLBACK = "fp16"
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class TimingMachine:
     """Clocks of one GPU. Latencies are those of an idle unit: the timeline itself adds the time in queues."""
 
     arch: Arch
@@ -60,12 +60,12 @@ class Machine:
         return self.wave_start * waves * self.units_per_engine
 
 
-def load_machine(arch: Arch, **changed: int) -> Machine:
+def load_machine(arch: Arch, **changed: int) -> TimingMachine:
     """Return the machine of a GPU. `changed` replaces clocks, to see how much they matter."""
     for table in read_toml(FILE).values():
         if arch.family in table["families"]:
             own = {key: value for key, value in table.items() if key != "families"}
-            return Machine(arch, **{**_read_arch(arch), **own, **changed})
+            return TimingMachine(arch, **{**_read_arch(arch), **own, **changed})
     known = ", ".join(family for table in read_toml(FILE).values() for family in table["families"])
     raise InvalidValueError(f"the timeline has no clocks for the family '{arch.family}'; known are {known}")
 

@@ -14,7 +14,7 @@ from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.disassembly import parse_line
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.profile import ProfiledInstruction
-from tilewright.emulator.timing.machine import Machine
+from tilewright.emulator.timing.machine import TimingMachine
 
 # Units of a SIMD. VECTOR also issues matrix instructions, which then occupy the matrix pipe. INTERNAL instructions
 # (waits, idling, hints) take a wave's time, but no unit. MEMORY and LDS are issued by the SIMD and then queue in pipes
@@ -34,8 +34,8 @@ _ADDRESSES_PER_CLOCK = 16  # lanes whose addresses a unit's vector cache takes p
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
-    """One instruction. Clocks are those of `Machine`; a field is 0 or empty where it does not apply."""
+class TimedOperation:
+    """One instruction. Clocks are those of `TimingMachine`; a field is 0 or empty where it does not apply."""
 
     address: int
     unit: int
@@ -55,13 +55,13 @@ class Operation:
     end: bool = False
 
 
-def make_operations(instructions: Iterable[ProfiledInstruction], machine: Machine) -> dict[int, Operation]:
+def make_operations(instructions: Iterable[ProfiledInstruction], machine: TimingMachine) -> dict[int, TimedOperation]:
     """Return the operations of a profile's instructions by address."""
     code = LoadedCode(machine.arch, "", machine.arch.wave_size, 0, 0)
     return {each.address: make_operation(each, machine, code) for each in instructions}
 
 
-def make_operation(profiled: ProfiledInstruction, machine: Machine, code: LoadedCode) -> Operation:
+def make_operation(profiled: ProfiledInstruction, machine: TimingMachine, code: LoadedCode) -> TimedOperation:
     """Return the operation of an instruction. Bytes, cache lines and bank conflicts are the means of its executions."""
     instruction = parse_line(DisassembledLine(profiled.address, profiled.text, (0,)))
     kind = classify(instruction.mnemonic)
@@ -74,36 +74,36 @@ def make_operation(profiled: ProfiledInstruction, machine: Machine, code: Loaded
         slow = machine.slow_vector if _SLOW.match(instruction.mnemonic) else 0
         result = max(machine.vector_result, slow)
         late = _list_written(instruction) if result > issue else ()
-        return Operation(**common, occupancy=max(issue, slow), step=issue, writes=late, result=result)
+        return TimedOperation(**common, occupancy=max(issue, slow), step=issue, writes=late, result=result)
     if kind == "salu":
         late = _list_written(instruction) if machine.scalar_result > issue else ()
-        return Operation(**common, occupancy=issue, step=issue, writes=late, result=machine.scalar_result)
+        return TimedOperation(**common, occupancy=issue, step=issue, writes=late, result=machine.scalar_result)
     if kind in ("lds", "global", "smem"):
         return _make_access(profiled, instruction, kind, machine, common)
     return _make_control(instruction, kind, machine, code, {**common, "reads": ()})
 
 
 def _make_control(
-    instruction: Instruction, kind: str, machine: Machine, code: LoadedCode, common: dict[str, Any]
-) -> Operation:
+    instruction: Instruction, kind: str, machine: TimingMachine, code: LoadedCode, common: dict[str, Any]
+) -> TimedOperation:
     issue, name = machine.issue, instruction.mnemonic
     if kind == "wait":
         wait = waitcnt.translate(instruction, code)
         counts = () if wait is None else tuple(wait.counts.items())
-        return Operation(**common, occupancy=0, step=issue, waits=counts)
+        return TimedOperation(**common, occupancy=0, step=issue, waits=counts)
     if kind == "branch":
-        return Operation(**common, occupancy=issue, step=issue)
+        return TimedOperation(**common, occupancy=issue, step=issue)
     idle = _count_idle(instruction) if _IDLE.fullmatch(name) else 1
     barrier = name in ("s_barrier", "s_barrier_wait")
-    return Operation(**common, occupancy=0, step=issue * idle, barrier=barrier, end=name.startswith("s_endpgm"))
+    return TimedOperation(**common, occupancy=0, step=issue * idle, barrier=barrier, end=name.startswith("s_endpgm"))
 
 
-def _make_matrix(instruction: Instruction, machine: Machine, common: dict[str, Any]) -> Operation:
+def _make_matrix(instruction: Instruction, machine: TimingMachine, common: dict[str, Any]) -> TimedOperation:
     cbsz = instruction.modifiers.get("cbsz", 0)
     shape = machine.find_shape(instruction.mnemonic, cbsz if isinstance(cbsz, int) else 0)
     clocks = machine.count_matrix_clocks(instruction.mnemonic, shape)
     written = _list_registers(instruction.operands[0])
-    return Operation(
+    return TimedOperation(
         **common,
         occupancy=machine.issue,
         step=machine.issue,
@@ -115,8 +115,8 @@ def _make_matrix(instruction: Instruction, machine: Machine, common: dict[str, A
 
 
 def _make_access(
-    profiled: ProfiledInstruction, instruction: Instruction, kind: str, machine: Machine, common: dict[str, Any]
-) -> Operation:
+    profiled: ProfiledInstruction, instruction: Instruction, kind: str, machine: TimingMachine, common: dict[str, Any]
+) -> TimedOperation:
     arch, counts = machine.arch, profiled.counts
     runs = max(counts.executed, 1)
     store = bool(_STORES.match(instruction.mnemonic))
@@ -133,7 +133,7 @@ def _make_access(
         latency = machine.memory_latency
     access = {"smem": "scalar", "lds": "lds", "global": "store" if store else "load"}[kind]
     counter = waitcnt.find_counters(arch.name)[access]
-    return Operation(
+    return TimedOperation(
         **common,
         occupancy=machine.issue,
         step=machine.issue,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.emulator.profile import KernelProfile
-from tilewright.emulator.timing.machine import Machine
-from tilewright.emulator.timing.operations import BRANCH, Operation, make_operations
+from tilewright.emulator.timing.machine import TimingMachine
+from tilewright.emulator.timing.operations import BRANCH, TimedOperation, make_operations
 from tilewright.emulator.wave_paths import WavePath
 
 
@@ -22,13 +22,15 @@ class Loop:
     matrix: int  # matrix instructions among them
 
 
-def make_paths(profile: KernelProfile, machine: Machine, most: int | None = None) -> list[list[list[Operation]]]:
+def make_paths(
+    profile: KernelProfile, machine: TimingMachine, most: int | None = None
+) -> list[list[list[TimedOperation]]]:
     """Return the operations of each wave of each recorded work-group, at most `most` of each wave.
 
     Waves with the same path share them.
     """
     operations = make_operations(profile.instructions, machine)
-    made: dict[WavePath, list[Operation]] = {}
+    made: dict[WavePath, list[TimedOperation]] = {}
     for block in profile.paths:
         for path in block:
             if path not in made:
@@ -36,10 +38,10 @@ def make_paths(profile: KernelProfile, machine: Machine, most: int | None = None
     return [[made[path] for path in block] for block in profile.paths]
 
 
-def _expand(path: WavePath, operations: Mapping[int, Operation], machine: Machine) -> list[Operation]:
+def _expand(path: WavePath, operations: Mapping[int, TimedOperation], machine: TimingMachine) -> list[TimedOperation]:
     addresses = list(operations)
     places = {address: at for at, address in enumerate(addresses)}
-    listed: list[Operation] = []
+    listed: list[TimedOperation] = []
     for first, count in path.runs:
         at = places[first]
         listed += (operations[address] for address in addresses[at : at + count])

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from tilewright.emulator.timing.machine import Machine
-from tilewright.emulator.timing.operations import LDS, MEMORY, SCALAR_MEMORY, UNITS, Operation
+from tilewright.emulator.timing.machine import TimingMachine
+from tilewright.emulator.timing.operations import LDS, MEMORY, SCALAR_MEMORY, UNITS, TimedOperation
 
 # Reasons why a wave does not issue.
 WAITS_MEMORY, WAITS_SCALAR, WAITS_LDS, WAITS_BARRIER, WAITS_MATRIX, WAITS_RESULT, WAITS_ISSUE = REASONS = (
@@ -21,7 +21,7 @@ WAITS_MEMORY, WAITS_SCALAR, WAITS_LDS, WAITS_BARRIER, WAITS_MATRIX, WAITS_RESULT
 )  # fmt: skip
 _REASON_OF_UNIT = {LDS: WAITS_LDS, MEMORY: WAITS_MEMORY, SCALAR_MEMORY: WAITS_SCALAR}
 
-Path = Sequence[Operation]
+Path = Sequence[TimedOperation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ComputeUnit:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: TimingMachine,
         blocks: Sequence[Sequence[Path]],
         *,
         watched: frozenset[int] = frozenset(),
@@ -140,7 +140,7 @@ class ComputeUnit:
         heappush(self._queue, (wave.since, wave.since, wave.number, wave))
         return False
 
-    def _find_ready(self, wave: _Wave, operation: Operation, now: int) -> tuple[int, str]:
+    def _find_ready(self, wave: _Wave, operation: TimedOperation, now: int) -> tuple[int, str]:
         """Return the earliest clock at which the instruction may be issued, and the reason if that is not now."""
         ready, reason = now, ""
         for counter, most in operation.waits:
@@ -167,7 +167,7 @@ class ComputeUnit:
             ready, reason = self._matrix_free[wave.simd], WAITS_MATRIX
         return ready, reason
 
-    def _issue(self, wave: _Wave, operation: Operation, now: int) -> None:
+    def _issue(self, wave: _Wave, operation: TimedOperation, now: int) -> None:
         issued = self._timeline.issued
         issued[operation.address] = issued.get(operation.address, 0) + operation.step
         unit = operation.unit
@@ -224,7 +224,7 @@ class ComputeUnit:
         self._timeline.clocks = max(self._timeline.clocks, now)
         return True
 
-    def _add_stall(self, wave: _Wave, start: int, end: int, operation: Operation, reason: str) -> None:
+    def _add_stall(self, wave: _Wave, start: int, end: int, operation: TimedOperation, reason: str) -> None:
         if end <= start:
             return
         stalled, key = self._timeline.stalled, (operation.address, reason)
@@ -233,7 +233,7 @@ class ComputeUnit:
             self._timeline.events.append(Stall(wave.number, start, end, operation.address, reason))
 
 
-def _find_late(wave: _Wave, operation: Operation, now: int, ready: int, reason: str) -> tuple[int, str]:
+def _find_late(wave: _Wave, operation: TimedOperation, now: int, ready: int, reason: str) -> tuple[int, str]:
     """Return the clock at which the operands of an instruction are there."""
     late, accumulates = wave.late, operation.accumulates
     for register in operation.reads:

@@ -13,11 +13,10 @@ from tilewright.ops.fmha.array_operands import make_launch, make_plain_result, p
 from tilewright.ops.fmha.array_options import AttentionOptions
 from tilewright.ops.fmha.array_sizes import find_types, format_shape
 from tilewright.ops.fmha.element_types import DTYPES
-from tilewright.ops.fmha.problem import Problem
+from tilewright.ops.fmha.problem import VECTOR_BYTES, Problem
 
 # The number of arguments, after which results are counted.
 RESULT = 10
-_VECTOR_BYTES = 16  # of a cache in vectors
 _TOKENS, _LINEAR, _VECTORISED = 3, 4, 5  # dimensions of a cache: pages of one token, of several, and in vectors
 
 
@@ -131,7 +130,7 @@ def _read_cache(q: ArraySpec, k: ArraySpec, v: ArraySpec) -> _Cache:
 
 def _read_vectors(k: ArraySpec, v: ArraySpec) -> _Cache:
     """The sizes of pages in vectors; for the order of their dimensions see `tensors`."""
-    vector = _VECTOR_BYTES // find_dtype(k.type).storage_bytes
+    vector = VECTOR_BYTES // find_dtype(k.type).storage_bytes
     pages, heads, parts, tokens, last = k.shape
     if last != vector or v.shape[-1] != vector:
         raise TensorError(f"vectors of k and v have {last} and {v.shape[-1]} elements, must have 16 bytes: {vector}")

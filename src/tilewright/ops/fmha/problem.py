@@ -18,7 +18,8 @@ LAYOUTS = ("bshd", "bhsd")
 # Accepted where both corners mean the same.
 CAUSAL = "causal"
 _NO_LIMIT = -1
-_VECTOR_BYTES = 16  # block/block_attention_kvcache_layout_enum.hpp, kVectorSize
+# Of a cache in vectors: block/block_attention_kvcache_layout_enum.hpp, kVectorSize.
+VECTOR_BYTES = 16
 
 _SIZE = IntegerType()
 _COUNT = IntegerType(0)
@@ -143,10 +144,10 @@ class Problem(ProblemBase):
 
     def _check_pages(self) -> None:
         """Require forms of pages that there are. Kernels require heads of whole vectors (rule S603)."""
-        if self.kv_layout != "linear" and self.family != "batch_prefill":
-            raise InvalidValueError(f"kv_layout = {self.kv_layout} is only for batch_prefill")
-        if self.page_lookup != "list" and self.family != "batch_prefill":
-            raise InvalidValueError(f"page_lookup = {self.page_lookup} is only for batch_prefill")
+        for name, usual in (("kv_layout", KV_LAYOUTS[0]), ("page_lookup", PAGE_LOOKUPS[0])):
+            value = getattr(self, name)
+            if value != usual and not find_computation(self).lists_pages:
+                raise InvalidValueError(f"{name} = {value} is only for batch_prefill")
         if self.kv_layout == "vectorised" and (self.page_size < 1 or self.page_size % self.vector_size):
             raise InvalidValueError(
                 f"page_size is {self.page_size}, vectorised pages need a multiple of {self.vector_size}"
@@ -155,7 +156,7 @@ class Problem(ProblemBase):
     @property
     def vector_size(self) -> int:
         """Elements of keys and values in 16 bytes."""
-        return _VECTOR_BYTES // find_dtype(DTYPES[self.dtype].qkv).storage_bytes
+        return VECTOR_BYTES // find_dtype(DTYPES[self.dtype].qkv).storage_bytes
 
     @property
     def paged(self) -> bool:
