@@ -141,7 +141,7 @@ def test_an_answer_without_an_end_takes_bounded_time_and_memory(
         try:
             started = time.monotonic()
             assert tiers.find_entries([KEY]) == {}
-            assert time.monotonic() - started < 3
+            assert time.monotonic() - started < 10
             eventually(lambda: left_behind() == [], 5)
             sent = server.sent
             time.sleep(0.3)

@@ -140,8 +140,9 @@ def test_a_server_that_is_stopped_costs_a_bounded_delay(tmp_path: Path, server: 
                 assert tiers.find_entries([key_of(number + 10)]) == {}
                 assert tiers.claim(key_of(number + 10))
             tiers.publish(put(tiers.local, OTHER))
-        assert first < OPERATION_TIMEOUT_S + 1
-        assert time.monotonic() - started < first + 2
+        # One call waited. Each of the 41 calls after it would wait as long; a busy machine costs some seconds.
+        assert first < 2 * OPERATION_TIMEOUT_S
+        assert time.monotonic() - started < first + 5 * OPERATION_TIMEOUT_S
         assert len(messages) == 1
     finally:
         server.process.send_signal(signal.SIGCONT)
@@ -159,7 +160,7 @@ def test_a_server_that_was_killed_and_comes_back(tmp_path: Path, server: Server)
         tiers.publish(entry)
         assert tiers.claim(OTHER)
         assert tiers.wait_for(OTHER, 60) is None
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30  # half of the wait that was allowed
     assert messages[0].startswith(f"the shared store redis://127.0.0.1:{server.port}/0 does not work")
     command = [str(word) for word in server.process.args]  # type: ignore[union-attr]
     server.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -179,7 +180,7 @@ def test_an_address_that_swallows_packets(tmp_path: Path) -> None:
     started = time.monotonic()
     with noticed() as messages:
         assert tiers.find_entries([KEY]) == {}
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10  # Linux gives up after more than two minutes
     assert len(messages) == 1
 
 
@@ -271,7 +272,7 @@ def test_a_dead_holder_does_not_stop_the_others(
     assert not waiter.claim(KEY)
     started = time.monotonic()
     assert waiter.wait_for(KEY, 60) is None
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert waiter.claim(KEY)
 
 

@@ -155,7 +155,7 @@ def test_a_share_that_hangs_costs_a_bounded_time(
         assert slow.find_entries([KEY]) == {}
         time.sleep(0.1)
         assert slow.find_entries([KEY]) == {}  # the pause is over, but the first call still hangs
-    assert time.monotonic() - started < 1.5
+    assert time.monotonic() - started < 10  # the FIFO alone would hang for ever
     assert len(messages) == 1
     assert "no answer within 0.2 s" in messages[0]
     assert not slow.link.allows_calls
