@@ -25,7 +25,7 @@ from tilewright.ops.grouped_gemm.config import (
     Config,
     view_gemm,
 )
-from tilewright.ops.grouped_gemm.estimate import COST
+from tilewright.ops.grouped_gemm.estimate import COST, estimate_groups
 from tilewright.ops.grouped_gemm.problem import CALL, Problem, apply_strides, list_tensors
 from tilewright.ops.grouped_gemm.rules import FIT_RULES, RULES
 from tilewright.ops.kind import Kind
@@ -120,4 +120,4 @@ def config(**values: Unpack[GroupedGemmConfigKeywords]) -> Config:
     return read_config(Config, OP.expand_shorthands(values))
 
 
-__all__ = ["OP", "Config", "Problem", "config", "space"]
+__all__ = ["OP", "Config", "Problem", "config", "estimate_groups", "space"]
