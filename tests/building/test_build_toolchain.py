@@ -241,7 +241,7 @@ def test_ck_comes_from_the_knob_then_rocm_then_the_fetched_tree(
 ) -> None:
     root = tmp_path / "rocm"
     assert "fetch-ck" in ck_headers.find_ck_component(root).fix
-    assert f"nor does {root}/include" in ck_headers.find_ck_component(root).problem
+    assert f"nor in {root}/include" in ck_headers.find_ck_component(root).problem
     (root / "include" / "ck_tile").mkdir(parents=True)
     assert "of an unknown generation: the probe" in ck_headers.find_ck_component(root).problem
     write_ck_tree(root / "include")

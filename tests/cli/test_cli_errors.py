@@ -29,6 +29,7 @@ PROGRAM = [sys.executable, "-m", "tilewright"]
         (["rules", "lds-overflw"], "unknown rule 'lds-overflw'. Did you mean 'lds-overflow'?"),
         (["rules", "--op", "gem"], "unknown op 'gem'. Did you mean 'gemm'?"),
         (["sets", "fp16_rcr_al"], "unknown preselected set 'fp16_rcr_al'. Did you mean 'fp16_rcr_all'?"),
+        (["sets", "gemm"], "gemm is an op, not a set. List its sets with: tilewright sets --op gemm"),
         (["check", "gem", "--arch", "gfx942"], "unknown op, set or kernel 'gem'. Did you mean 'gemm'?"),
         (["check", "gemm"], "no GPU is given for gemm: use --gpu GPU."),
         (["check", "gemm", "--arch", "gfx942", "-s", "blocks=1x1x1"], "Did you mean 'block'?"),

@@ -72,7 +72,7 @@ def find_ck_component(rocm: Path | None) -> Component:
         return _make_component(tree.include, f"{tree}{instead}")
     if unknown:
         return _make_component(None, problem=f"{rocm}/include is of an unknown generation: {unknown}")
-    places = f"{get_tree_folder(DEFAULT_TREE)} does not hold them" + (f", nor does {rocm}/include" if rocm else "")
+    places = f"they are not in {get_tree_folder(DEFAULT_TREE)}" + (f", nor in {rocm}/include" if rocm else "")
     return _make_component(None, problem=f"{places}{_list_others()}")
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @add_json_option
 def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     """List kernel sets and profiles, or the kernels of a set."""
-    from tilewright.base.errors import choose
+    from tilewright.base.errors import InvalidValueError, choose
     from tilewright.ops import find_op, list_ops, list_plugin_failures
 
     for failure in list_plugin_failures():
@@ -31,6 +31,8 @@ def command(name: str | None, op_name: str | None, as_json: bool) -> None:
     ops = list_ops() if op_name is None else (find_op(op_name),)
     known = [kernel_set for op in ops for kernel_set in op.sets().values()]
     if name is not None:
+        if name in {op.name for op in list_ops()}:
+            raise InvalidValueError(f"{name} is an op, not a set. List its sets with: tilewright sets --op {name}")
         choose("preselected set", name, (kernel_set.name for kernel_set in known))
         known = [kernel_set for kernel_set in known if kernel_set.name == name]
     if name is not None:
