@@ -7,6 +7,7 @@ other kernels.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,6 +104,49 @@ def test_no_tensor_may_be_missing() -> None:
         addresses = [0 if i == missing else 4096 for i in range(len(tensors))]
         with pytest.raises(InvalidValueError, match="must not be null"):
             call(addresses, None)
+
+
+def test_sinks_are_a_run_time_argument() -> None:
+    """The same library computes problems with sinks and without, and needs the address of sinks if there are any."""
+    problems = [make_problem(VECTORISED, sink_logits=sinks) for sinks in (False, True)]
+    checks = verify(VECTORISED, build(VECTORISED), device_of(VECTORISED), problems, mode=Mode.STRICT)
+    assert [check for check in checks if not check.ok] == []
+    call = call_of(VECTORISED, build(VECTORISED), problems[1])
+    names = [tensor.name for tensor in get_execution("fmha").tensors(problems[1])]
+    with pytest.raises(InvalidValueError, match="lse_acc must not be null with sinks"):
+        call([0 if name == "sink_logits" else 4096 for name in names], None)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("name", "values"), [("cap", {"logits_cap": 30.0, "hdim_q": 128}), ("alibi", {"bias": "alibi", "hdim_q": 128})]
+)
+def test_sinks_are_refused_where_they_are_wrong(name: str, values: dict[str, Any]) -> None:
+    kernel = OTHERS[name]
+    asked = make_problem(kernel, **values)
+    assert tw.fits(kernel.config, asked, kernel.arch) == []
+    call_of(kernel, build(kernel), asked)
+    with_sinks = replace(asked, sink_logits=True)
+    assert tw.fits(kernel.config, with_sinks, kernel.arch) != []
+    with pytest.raises(UnsupportedError, match="there are sinks, which this kernel does not have"):
+        call_of(kernel, build(kernel), with_sinks)
+
+
+@pytest.mark.deep
+def test_sinks_with_a_cap_are_wrong() -> None:
+    """The reason of S620: without the rule, results are wrong."""
+    kernel = OTHERS["cap"]
+    text = "!takes_sinks || D::soft_cap"
+    source = render_unchecked(kernel)
+    files = {name: each.replace(text, "!takes_sinks") for name, each in source.files.items()}
+    assert files != source.files
+    unit = CompileJob(replace(source, files=files), find_toolchain())
+    artifact = build_compile_jobs([unit], jobs=1, tiers=Tiers(STORE)).results[kernel]
+    assert isinstance(artifact, Artifact), artifact
+    asked = make_problem(kernel, logits_cap=30.0, hdim_q=128)
+    problems = [asked, replace(asked, sink_logits=True)]
+    checks = verify(kernel, artifact, device_of(kernel), problems, mode=Mode.STRICT)
+    assert [check.ok for check in checks] == [True, False]
 
 
 @pytest.mark.deep

@@ -94,7 +94,8 @@ def make_call(page_size: int, *, vectorised: bool = False, table: bool = False) 
 
 
 def compute_reference(call: dict[str, Any], keys: Any, values: Any) -> tuple[Any, Any]:
-    """Results and LSE in double precision, by torch."""
+    """Results and LSE in double precision, by torch. A sink is one more column of the scores, without a value."""
+    sinks = torch.full((HEADS,), float("-inf")) if call.get("sink_ptr") is None else call["sink_ptr"]
     outs, logarithms, q_at, k_at = [], [], 0, 0
     for queries, count in zip(QUERIES, KEYS, strict=True):
         q = call["q"][q_at : q_at + queries].double().transpose(0, 1)
@@ -102,7 +103,8 @@ def compute_reference(call: dict[str, Any], keys: Any, values: Any) -> tuple[Any
         k, v = (each.repeat_interleave(HEADS // KV_HEADS, 0) for each in (k, v))
         hidden = torch.ones(queries, count).triu(1 + count - queries).bool()
         scores = (q @ k.transpose(1, 2) / SIZE**0.5).masked_fill(hidden, float("-inf"))
-        outs.append(torch.nan_to_num(scores.softmax(-1)) @ v)
+        scores = torch.cat([scores, sinks.double()[:, None, None].expand(HEADS, queries, 1)], -1)
+        outs.append(torch.nan_to_num(scores.softmax(-1)[..., :-1]) @ v)
         logarithms.append(scores.logsumexp(-1))
         q_at, k_at = q_at + queries, k_at + count
     return torch.cat([each.transpose(0, 1) for each in outs]), torch.cat(logarithms, 1)
@@ -126,6 +128,23 @@ def test_pages_of_any_form(form: str) -> None:
     assert (lse.double() - logarithms)[finite].abs().max() < 1e-4
 
 
+@pytest.mark.parametrize("form", mark_forms())
+@pytest.mark.parametrize("sinks", [(0.5, -1.0, 2.0, 3.0), (30.0, -30.0, 0.0, float("-inf"))])
+def test_learned_sinks(form: str, sinks: tuple[float, ...]) -> None:
+    fields = FORMS[form]
+    page_size: Any = fields.get("page_size", 1)
+    call, keys, values = make_call(page_size, vectorised="kv_layout" in fields, table="page_lookup" in fields)
+    call["sink_ptr"] = torch.tensor(sinks)
+    wanted, logarithms = compute_reference(call, keys, values)
+    without, _ = compute_reference({**call, "sink_ptr": None}, keys, values)
+    assert (without - wanted).abs().max() > 0.1
+    found, lse = run(make_kernel(form), call)
+    assert (found.double() - wanted).abs().max() < 4e-3
+    finite = torch.isfinite(logarithms)
+    assert torch.equal(torch.isfinite(lse), finite)
+    assert (lse.double() - logarithms)[finite].abs().max() < 1e-4
+
+
 def test_the_result_is_written_to_an_array() -> None:
     call, keys, values = make_call(16, vectorised=True)
     out = torch.empty(sum(QUERIES), HEADS, SIZE).half()
@@ -140,7 +159,8 @@ def test_the_result_is_written_to_an_array() -> None:
         ({"dropout_p": 0.1}, "dropout_p is not supported"),
         ({"return_attn_probs": True}, "return_attn_probs is not supported"),
         ({"q_descale": torch.ones(1)}, "q_descale is not supported"),
-        ({"sink_ptr": torch.zeros(HEADS)}, "sink_ptr is not supported"),
+        ({"sink_ptr": torch.zeros(HEADS).half()}, "sink_logits is float16, must be float32"),
+        ({"sink_ptr": torch.zeros(KV_HEADS)}, "sink_logits is 2, must be 4: one number for each head"),
         ({"seqlen_k": torch.tensor(KEYS)}, "seqlen_k is only for block_table"),
         ({"kv_last_page_lens": None}, "last_page_lens is missing: pages of 16 tokens"),
         ({"kv_indptr": None}, "page_starts is missing"),

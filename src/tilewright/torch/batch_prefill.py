@@ -15,7 +15,7 @@ from tilewright.torch.unsupported import find_unsupported
 _DEFAULTS: dict[str, Any] = {
     "dropout_p": 0.0,
     "return_attn_probs": False,
-    **dict.fromkeys(("q_descale", "k_descale", "v_descale", "sink_ptr")),
+    **dict.fromkeys(("q_descale", "k_descale", "v_descale")),
 }
 
 
@@ -57,10 +57,11 @@ def mha_batch_prefill_func(
     `kv_page_indices` are not used. All of these are int32. Pages of several tokens need CK Tile's headers of 2026-06.
 
     `out` gets the result. With `return_lse`, logarithms of the sums of exponentials (heads, tokens) are also returned.
-    `dropout_p`, `return_attn_probs`, scales of 8-bit caches (`q_descale`, `k_descale`, `v_descale`) and sinks
-    (`sink_ptr`) are not supported.
+    `sink_ptr` (heads, float32) are learned sinks, one more score of each head without a value, which the LSE includes;
+    they need the same headers, and no `logits_soft_cap`. `dropout_p`, `return_attn_probs` and scales of 8-bit caches
+    (`q_descale`, `k_descale`, `v_descale`) are not supported.
     """
-    given = {"dropout_p": dropout_p, "return_attn_probs": return_attn_probs, "sink_ptr": sink_ptr}
+    given: dict[str, Any] = {"dropout_p": dropout_p, "return_attn_probs": return_attn_probs}
     given |= {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
     if name := find_unsupported(given, _DEFAULTS):
         raise InvalidValueError(f"{name} is not supported: leave it out")
@@ -77,5 +78,5 @@ def mha_batch_prefill_func(
         page_starts=kv_indptr, page_list=kv_page_indices, last_page_lens=kv_last_page_lens, page_table=block_table,
         seqlens_k=seqlen_k, alibi_slopes=alibi_slopes, causal=causal,
         window=None if tuple(window_size) == (-1, -1) else window_size, scale=softmax_scale,
-        softcap=logits_soft_cap or None, return_lse=return_lse, out=results, device=device,
+        softcap=logits_soft_cap or None, sink_logits=sink_ptr, return_lse=return_lse, out=results, device=device,
     )  # fmt: skip

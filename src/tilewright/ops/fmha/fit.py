@@ -13,6 +13,7 @@ from tilewright.arch.dtypes import find_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.resources import MAX_ACCESS_BYTES
 from tilewright.ops.cost_model.arithmetic import maximum
+from tilewright.ops.fmha import fit_sinks
 from tilewright.ops.fmha.call import STRIDED, get_struct_strides
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.element_types import DTYPES
@@ -390,5 +391,5 @@ def check_cache_size(config: Config, tile: Tile, problem: Problem, arch: Arch) -
 
 
 FIT_RULES: tuple[Rule, ...] = combine_rules(
-    collect_rules(sys.modules[__name__]), {kind.name: kind.fit_rules for kind in KINDS}, "family"
+    collect_rules(sys.modules[__name__], fit_sinks), {kind.name: kind.fit_rules for kind in KINDS}, "family"
 )

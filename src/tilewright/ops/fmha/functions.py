@@ -154,6 +154,7 @@ def paged_attention(
     scale: float | None = None,
     alibi_slopes: Array = None,
     softcap: float | None = None,
+    sink_logits: Array = None,
     return_lse: bool = False,
     out: Array = None,
     stream: StreamLike = None,
@@ -167,7 +168,10 @@ def paged_attention(
 
     Pages are in a list, `page_starts` (batch + 1), `page_list` and, unless they have one token, `last_page_lens`
     (batch), or in a table, `page_table` (batch, pages of a sequence) and `seqlens_k` (batch). All are int32. Pages of
-    several tokens and tables need CK Tile's headers of 2026-06. For the other arguments see `attention`.
+    several tokens and tables need CK Tile's headers of 2026-06.
+
+    `sink_logits` (heads, float32) are learned sinks: the softmax of a head has one more score, which is not scaled and
+    has no value. The LSE includes it. They need these headers, too. For the other arguments see `attention`.
     """
     options = AttentionOptions(
         causal=causal,
@@ -179,7 +183,8 @@ def paged_attention(
         return_lse=return_lse,
     )
     lists = (page_starts, page_list, last_page_lens, page_table, seqlens_k)
-    return _paged((q, k_cache, v_cache, alibi_slopes, cu_seqlens_q, *lists), out, stream, device, options)
+    arrays = (q, k_cache, v_cache, alibi_slopes, cu_seqlens_q, *lists, sink_logits)
+    return _paged(arrays, out, stream, device, options)
 
 
 def append_to_cache(
@@ -234,5 +239,5 @@ _BIASES = ("bias", "alibi_slopes")
 _attention = ArrayFunction(plan_attention, "q", "k", "v", *_BIASES, *_PACKED, "seqlens_k", "page_table")
 _gradient = ArrayFunction(plan_gradient, "q", "k", "v", "output_gradient", "out", "lse", *_BIASES, *_PACKED)
 _LISTS = ("page_starts", "page_list", "last_page_lens", "page_table", "seqlens_k")
-_paged = ArrayFunction(plan_prefill, "q", "k_cache", "v_cache", "alibi_slopes", "cu_seqlens_q", *_LISTS)
+_paged = ArrayFunction(plan_prefill, "q", "k_cache", "v_cache", "alibi_slopes", "cu_seqlens_q", *_LISTS, "sink_logits")
 _append = ArrayFunction(plan_append, "k", "v", "seqlens_k", "page_table", "rotary_cos", "rotary_sin")

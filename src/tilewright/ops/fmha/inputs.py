@@ -57,6 +57,7 @@ _POINTING_SHARE = 1 / 4
 # Added to a score: exp(24) is 4e5 times the largest number of fp16, and the other scores are below 10.
 _POINTED = 24.0
 _WIDE_SHARE = 1 / 16
+_FAR_SINK = 200.0  # its exponential is 0 in fp32
 _ROTARY_BASE = 10000.0  # of the angles, as in Su et al., RoFormer (arXiv 2104.09864), section 3.2.2
 
 
@@ -90,8 +91,9 @@ def _generate_values(problem: Problem, tensor: Tensor, seed: int, generator: np.
     special = seed == WHOLE_NUMBERS
     if tensor.name in ("rotary_cos", "rotary_sin"):
         return _compute_rotations(tensor, special=special)
-    if tensor.name == "bias" and problem.bias == "alibi":
-        return _generate_slopes(tensor, generator, special=special)
+    if tensor.name == "sink_logits" or (tensor.name == "bias" and problem.bias == "alibi"):
+        generate = _generate_sinks if tensor.name == "sink_logits" else _generate_slopes
+        return generate(tensor, generator, special=special)
     if not special:
         size = _QUERY_SIZE if tensor.name in ("q", "lse_acc") else 1.0
         return np.asarray(generator.standard_normal(tensor.shape) * size)
@@ -129,6 +131,18 @@ def _generate_slopes(tensor: Tensor, generator: np.random.Generator, *, special:
     if special:
         return np.asarray(2.0 ** -(1.0 + np.arange(np.prod(tensor.shape)) % 5)).reshape(tensor.shape)
     return generator.uniform(0.02, 0.5, tensor.shape)
+
+
+def _generate_sinks(tensor: Tensor, generator: np.random.Generator, *, special: bool) -> Floats:
+    """Return the logits of sinks: among the scores, or far above or below them, in turn for consecutive heads.
+
+    With exact inputs they are the score of all keys, so that a sink weighs as much as one key, or have no weight.
+    """
+    kind = (np.arange(tensor.shape[0]) + generator.integers(0, 4)) % 4
+    if special:
+        return np.where(kind % 2 == 0, 0.0, -_FAR_SINK)
+    near = generator.standard_normal(tensor.shape) * _QUERY_SIZE
+    return np.asarray(np.choose(kind, (near, near + _POINTED / 2, near, -_FAR_SINK + near)))
 
 
 def _mark_unused(problem: Problem, given: dict[str, NDArray[Any]], name: str, values: Floats) -> None:

@@ -16,7 +16,7 @@ from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.problem import VECTOR_BYTES, Problem
 
 # The number of arguments, after which results are counted.
-RESULT = 10
+RESULT = 11
 _TOKENS, _LINEAR, _VECTORISED = 3, 4, 5  # dimensions of a cache: pages of one token, of several, and in vectors
 
 
@@ -44,6 +44,7 @@ def plan_prefill(
     last_page_lens: ArraySpec | None,
     page_table: ArraySpec | None,
     seqlens_k: ArraySpec | None,
+    sink_logits: ArraySpec | None,
     *rest: ArraySpec | AttentionOptions | None,
 ) -> ArrayPlan:
     """One launch. `rest` are the arrays for results, and the options."""
@@ -57,6 +58,7 @@ def plan_prefill(
     lists = {"page_starts": page_starts, "page_list": page_list, "last_page_lens": last_page_lens}
     tables = {"page_table": page_table, "seqlens_k": seqlens_k}
     _check_tables({**lists, **tables, "cu_seqlens_q": cu_seqlens_q}, cache, batch)
+    _check_sinks(sink_logits, q)
     matched = match_results(outs, ("out", "lse")[: 1 + options.return_lse])
     dtype = find_types(q, matched[0])
     stored = DTYPES[dtype].o
@@ -86,6 +88,7 @@ def plan_prefill(
         page_lookup="table" if by_table else "list",
         bias="none" if alibi_slopes is None else "alibi",
         lse=options.return_lse,
+        sink_logits=sink_logits is not None,
         **(lengths := _describe_lengths(cache, batch, longest_k, page_list, page_table)),
         **options.describe_scores(longest_q, lengths["seqlen_k"]),
     )
@@ -95,6 +98,7 @@ def plan_prefill(
             **{"q": pack(q), "k": _view_cache(k, cache), "v": _view_cache(v, cache), "seqstart_q": pack(cu_seqlens_q)},
             **{name: None if table is None else pack(table) for name, table in {**lists, **tables}.items()},
             "bias": None if alibi_slopes is None else alibi_slopes.expand((batch, heads)),
+            "sink_logits": None if sink_logits is None else pack(sink_logits),
             **{"o": result, "lse": lse},
         },
     )
@@ -172,6 +176,16 @@ def _check_tables(tables: dict[str, ArraySpec | None], cache: _Cache, batch: int
     for name in unused:
         if tables[name] is not None:
             raise InvalidValueError(f"{name} is passed with another way to look up pages: pass a list or a table")
+
+
+def _check_sinks(sink_logits: ArraySpec | None, q: ArraySpec) -> None:
+    """Require a number of fp32 for each head of q."""
+    if sink_logits is None:
+        return
+    if sink_logits.type != "fp32":
+        raise TensorError(f"sink_logits is {ARRAY_TYPES[sink_logits.dtype]}, must be float32")
+    if sink_logits.shape != q.shape[1:2]:
+        raise TensorError(f"sink_logits is {format_shape(sink_logits)}, must be {q.shape[1]}: one number for each head")
 
 
 def _describe_lengths(

@@ -122,6 +122,9 @@ class Problem(ProblemBase):
     listed_pages: int = problem_field(
         _COUNT, "batch_prefill: length of page_list; 0: as many pages as the sequences need", default=0, newer=True
     )
+    sink_logits: bool = problem_field(
+        _FLAG, "batch_prefill: softmax has one more score for each head, without a value", default=False, newer=True
+    )
 
     def check_values(self) -> None:
         if self.heads % self.kv_heads:
@@ -140,6 +143,8 @@ class Problem(ProblemBase):
         elif self.total_q or self.total_k:
             raise InvalidValueError("total_q and total_k are only for group mode; in batch mode all lengths are equal")
 
+        if self.sink_logits and "sink_logits" not in find_computation(self).inputs:
+            raise InvalidValueError("sink_logits is only for batch_prefill")
         self._check_pages()
 
     def _check_pages(self) -> None:

@@ -7,7 +7,7 @@ Intermediate results are not rounded. The rounding of kernels is part of the tol
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.sequences import Arrays, TokenSequence, iterate_sequences, repeat_kv_heads, select_rows
 from tilewright.ops.fmha.tensors import list_tensors
 
+_NO_SINKS: Floats = np.asarray(-np.inf)
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -31,11 +33,13 @@ class Scores:
     added: Floats  # the bias; 0 without
     visible: NDArray[np.bool_]  # (query, key)
     final: Floats  # with bias and cap; minus infinity where masked
+    # (head), or one number: the logit of a key without a value
+    sinks: Floats = field(default_factory=lambda: _NO_SINKS)
 
     @property
     def largest(self) -> Floats:
-        """The largest score of each row; 0 where no key is visible."""
-        largest = self.final.max(axis=-1, initial=-np.inf)
+        """The largest score of each row, or its sink; 0 where no key is visible."""
+        largest = np.maximum(self.final.max(axis=-1, initial=-np.inf), self.sinks[..., None])
         return np.where(np.isfinite(largest), largest, 0.0)
 
     @property
@@ -45,19 +49,19 @@ class Scores:
 
     @property
     def total(self) -> Floats:
-        """The sum of each row's exponentials; 1 where no key is visible."""
-        total = self.exponentials.sum(axis=-1)
+        """The sum of each row's exponentials, with that of the sink; 1 where no key is visible."""
+        total = self.exponentials.sum(axis=-1) + np.exp(self.sinks[..., None] - self.largest)
         return np.where(total > 0, total, 1.0)
 
     @property
     def lse(self) -> Floats:
         """The log of the sum of exponentials of each row; minus infinity where no key is visible."""
         seen = self.visible.any(axis=-1) & np.isfinite(self.final).any(axis=-1)
-        return np.where(seen, self.largest + np.log(self.total), -np.inf)
+        return np.where(seen | np.isfinite(self.sinks[..., None]), self.largest + np.log(self.total), -np.inf)
 
     @property
     def probabilities(self) -> Floats:
-        """The probabilities: each row sums to 1, or is 0 where no key is visible."""
+        """The probabilities: each row sums to 1, to less with a sink, or is 0 where no key is visible."""
         return self.exponentials / self.total[..., None]
 
 
@@ -105,7 +109,8 @@ def compute_scores(problem: Problem, given: Arrays, sequence: TokenSequence) -> 
     final = products + added
     if problem.logits_cap > 0:
         final = problem.logits_cap * np.tanh(final / problem.logits_cap)
-    return Scores(products, added, seen, np.where(seen, final, -np.inf))
+    sinks = to_float64(given["sink_logits"]) if problem.sink_logits else _NO_SINKS
+    return Scores(products, added, seen, np.where(seen, final, -np.inf), sinks)
 
 
 def apply_dropout(problem: Problem, probabilities: Floats, sequence: TokenSequence) -> Floats:

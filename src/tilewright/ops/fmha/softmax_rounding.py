@@ -17,7 +17,11 @@ is at most one ulp, 2⁻²³. Errors of m itself cancel: numerator and denominat
 **Rescaling.** After each key tile, sums are multiplied by 2^(m before - m after), which adds the error of an
 exponential and one rounding for every tile.
 
-**Rows with equal scores**, from keys that are 0, have exponents of exactly 0, and so no error.
+**A sink** is divided by scale · log2(e) and multiplied by log2(e), then treated as a score: 2 u for the rounded
+factor, 2 u for the division, 2 u for the product with a rounded constant, and 2 u more for the product with the scale.
+
+**Rows with equal scores**, from keys that are 0, have exponents of exactly 0, and so no error. A sink changes this
+unless it is the same number, or so small that its exponential is 0.
 """
 
 from __future__ import annotations
@@ -50,6 +54,8 @@ LOG = 2.0**-22  # a base-2 logarithm with an error of one ulp, times a constant;
 TANH = 2.0**-20
 # Pipelines that convert to fp16 with v_cvt_pkrtz_f16_f32, unless compiled with CK_TILE_FMHA_FLOAT_TO_FLOAT16_RTN.
 _CUT_OFF = ("qr_async",)
+# exp(-128) is 2⁻¹⁸⁴, which is 0 in fp32.
+_FORGOTTEN = 128.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +89,7 @@ def compute_score_error(problem: Problem, of_scores: Scores, q: Floats, k: Float
 def compute_softmax_errors(of_scores: Scores, score_errors: Tolerance, tiles: int) -> SoftmaxErrors:
     """Return the errors of rows that are computed in the given number of key tiles."""
     size = np.where(of_scores.visible, np.abs(of_scores.final), 0.0)
-    largest = size.max(axis=-1, initial=0.0)
+    largest = np.maximum(size.max(axis=-1, initial=0.0), _compute_sink_sizes(of_scores))
     flat = is_flat(of_scores) & (score_errors.limit.max(axis=-1, initial=0.0) <= U * 4 * largest)
     step = U * 2 * 3 * largest + EXP + U
     rescaling = np.where(flat, 0.0, (tiles - 1) * step)
@@ -96,8 +102,25 @@ def is_flat(of_scores: Scores) -> NDArray[np.bool_]:
     """Return the rows whose visible scores all have products of 0 and the same value: (head, query)."""
     seen = of_scores.visible
     zero = np.all(~seen | (of_scores.products == 0), axis=-1)
-    largest = of_scores.final.max(axis=-1, initial=-np.inf)[..., None]
-    return np.asarray(zero & np.all(~seen | (of_scores.final == largest), axis=-1))
+    largest = of_scores.final.max(axis=-1, initial=-np.inf)
+    below = of_scores.sinks[..., None]
+    unchanged = np.isneginf(below) | (below == largest) | (below <= largest - _FORGOTTEN)
+    return np.asarray(zero & unchanged & np.all(~seen | (of_scores.final == largest[..., None]), axis=-1))
+
+
+def compute_sink_error(of_scores: Scores) -> Floats:
+    """Return the relative error of the sum of a row's exponentials from that of its sink: (head, query)."""
+    sinks = of_scores.sinks[..., None]
+    share = np.exp(sinks - of_scores.largest) / of_scores.total
+    size = np.where(np.isfinite(sinks), np.abs(sinks), 0.0)
+    return np.asarray(share * (U * (8 * size + 2 * (size + np.abs(of_scores.largest))) + EXP + 2 * U))
+
+
+def _compute_sink_sizes(of_scores: Scores) -> Floats:
+    """Return the sizes of sinks that change the sums of their rows: (head, query); 0 for the others."""
+    sinks = of_scores.sinks[..., None]
+    counts = np.isfinite(sinks) & (sinks > of_scores.largest - _FORGOTTEN)
+    return np.where(counts, np.abs(np.where(counts, sinks, 0.0)), 0.0)
 
 
 def compute_exponential_sum_error(terms: int, tiles: int) -> Tolerance:

@@ -13,7 +13,7 @@ Pages with kv_layout=vectorised have vectors of x elements, 16 bytes, in both la
 hdim_q / x, page_size, x), and v is (pages, kv_heads, page_size / x, hdim_v, x).
 
 Tensors with a number for each pair of a query and a key (bias, randval, dbias), or for each query (lse, d), have the
-heads outermost in both layouts. The gradient of a tensor has its shape.
+heads outermost in both layouts. The gradient of a tensor has its shape. sink_logits has a number for each head.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TYPES = {
     **dict.fromkeys(("q", "k", "v", "k_new", "v_new", "rotary_cos"), "qkv"),
     **{"o": "o", "bias": "bias"},
 }
-_FP32 = ("lse", "d", "o_acc", "lse_acc", "dq_acc")
+_FP32 = ("lse", "d", "o_acc", "lse_acc", "dq_acc", "sink_logits")
 
 
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
@@ -75,6 +75,7 @@ def _has_tensor(problem: Problem, name: str, *, output: bool = False) -> bool:
         "last_page_lens": problem.page_size > 1 and _lists_pages(problem),
         "rotary_cos": problem.rotary != "none",
         "rotary_sin": problem.rotary != "none",
+        "sink_logits": problem.sink_logits,
     }
     return wanted.get(name, True)
 
@@ -155,6 +156,7 @@ def _get_shape(problem: Problem, name: str) -> tuple[int, ...]:
         "lse_acc": lambda: (p.num_splits, *per_query),
         "seqstart_q": lambda: (p.batch + 1,),
         "seqlens_k": lambda: (p.batch,),
+        "sink_logits": lambda: (p.heads,),
         "page_table": lambda: (p.batch, _count_pages_for(p, p.seqlen_k)),
         "page_list": lambda: (p.listed_pages or count_needed_pages(p),),
         "rotary_cos": lambda: (p.seqlen_k + maximum(0, p.seqlen_q - p.seqlen_new), p.rotary_size // 2),

@@ -67,6 +67,7 @@ from tilewright.ops.fmha.softmax_rounding import (
     compute_constant_rounding,
     compute_exponential_sum_error,
     compute_score_error,
+    compute_sink_error,
     compute_softmax_errors,
     compute_weight_rounding,
     get_rounding_bias,
@@ -143,8 +144,8 @@ def _compute_sum_errors(of_scores: Scores, off: SoftmaxErrors, keys: int, tiles:
     p, plain = of_scores.probabilities, np.where(off.flat, 0.0, 1.0)
     limit = (p * off.exponentials.limit).sum(axis=-1)
     deviation = np.sqrt(np.square(p * off.exponentials.deviation).sum(axis=-1))
-    own = compute_exponential_sum_error(keys, tiles)
-    return Tolerance(limit + plain * own.limit, deviation + plain * own.deviation)
+    own, of_sink = compute_exponential_sum_error(keys, tiles), plain * compute_sink_error(of_scores)
+    return Tolerance(limit + plain * own.limit + of_sink, deviation + plain * own.deviation + of_sink)
 
 
 def _replace_infinite(values: Floats) -> Floats:

@@ -35,16 +35,26 @@ _HEADS = (
     ((2, 2, 2, 2), (4, 2, 2, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
 )
 _SEQUENCES = 3  # of a group
+_SINK_STEP = 2
 _MOST_HEADS = 24
 _LEAST = (16, 28)  # the least trials without a mask, and with one
 _GOLDEN, _SILVER = (5**0.5 - 1) / 2, 2**0.5 - 1  # their multiples modulo 1 are far apart
 
 
 def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """Return the trials that the kernel supports, those that find most errors first."""
+    """Return the trials that the kernel supports, those that find most errors first.
+
+    Every second one has sinks, if the kernel takes them.
+    """
     found: dict[Problem, None] = {}
-    for values in _generate_values(config):
-        problems = (Problem(**_fill_values(config, each)) for each in _list_simpler(config, values))
+    for number, values in enumerate(_generate_values(config)):
+        with_sinks = "sink_logits" in find_kind(config).inputs and number % _SINK_STEP == 1
+        filled = [_fill_values(config, each) for each in _list_simpler(config, values)]
+        problems = (
+            Problem(**{**each, **more})
+            for more in (({"sink_logits": True}, {}) if with_sinks else ({},))
+            for each in filled
+        )
         fitting = (problem for problem in problems if not find_violations(FIT_RULES, config, problem, arch))
         found |= dict.fromkeys(islice(fitting, 1))
     return tuple(found)

@@ -41,6 +41,7 @@ BATCH_PREFILL = parts.make_attention_kind(
         "last_page_lens",
         "seqlens_k",
         "page_table",
+        "sink_logits",
     ),
     outputs=("o", "lse", "randval"),
     lists_pages=True,

@@ -143,6 +143,7 @@ struct BatchPrefill
                              check_tokens,
                              check_min_seqlen_q<D>,
                              check_strides_q_k_v,
+                             check_sinks,
                              check_rest);
     }
 
@@ -190,10 +191,12 @@ struct BatchPrefill
     // The kernel reads no numbers of pages behind those of a sequence.
     static constexpr bool copies_list = false;
     static constexpr int beyond       = 0;
+    static constexpr bool takes_sinks = true;
 #else
     // The kernel reads numbers of pages for whole tiles of n0 keys and, ahead, for k1 more.
     static constexpr bool copies_list = true;
     static constexpr int beyond       = D::n0 + D::k1;
+    static constexpr bool takes_sinks = false;
 #endif
 
     static uint64_t needed_bytes(const tw_fmha_args& a)
@@ -235,6 +238,24 @@ struct BatchPrefill
         return TW_OK;
     }
 
+    static bool has_sinks(const tw_fmha_args* args) { return args->lse_acc.head != 0; }
+
+    // The kernel compares sinks with scores in other units if these are capped (S620), and scores of ALiBi with a causal
+    // mask have a constant in each row that only keys have in common (S621).
+    static int check_sinks(const tw_fmha_args* args)
+    {
+        if(!has_sinks(args))
+            return TW_OK;
+        if(args->lse_acc.head != 1)
+            return fail(TW_BAD_ARGS, "the stride of sinks is %lld, must be 1", args->lse_acc.head);
+        if(!takes_sinks || D::soft_cap)
+            return fail(TW_UNSUPPORTED, "there are sinks, which this kernel does not have");
+        if(D::bias == ck_tile::BlockAttentionBiasEnum::ALIBI && args->mask != 0 && args->window_left < 0 &&
+           args->window_right == 0)
+            return fail(TW_UNSUPPORTED, "there are sinks, which this kernel does not have with ALiBi and a causal mask");
+        return TW_OK;
+    }
+
     static int check_rest(const tw_fmha_args* args)
     {
         if(args->num_splits != 0)
@@ -253,6 +274,8 @@ struct BatchPrefill
                                  : need(args->page_list, "page_list must not be null");
         if(status == TW_OK && !D::by_table && D::page_size > 1)
             status = need(args->last_page_lens, "last_page_lens must not be null with pages of several tokens");
+        if(status == TW_OK && has_sinks(args))
+            status = need(args->lse_acc.data, "lse_acc must not be null with sinks");
         if(status == TW_OK && D::group_mode)
             status = need(args->seqstart_q, "seqstart_q must not be null in group mode");
         return status;
@@ -268,7 +291,9 @@ struct BatchPrefill
             return seeded_arguments(a, std::make_pair(a.drop_seed, a.drop_offset));
     }
 
-    // What newer lists of arguments have besides: scales of q, k and v, of which there are none, and the size of pages.
+    // What newer lists of arguments have besides: scales of q, k and v, of which there are none, the size of pages, and
+    // a logit of each head's sink. A sink is one more part of the keys, of which only the LSE is there: lse_acc, with a
+    // stride of heads.
 #if defined(TILEWRIGHT_CK_FMHA_BATCH_PREFILL_PAGE_SIZES)
     static constexpr auto no_descales = std::make_tuple(nullptr, nullptr, nullptr);
 
@@ -285,6 +310,8 @@ struct BatchPrefill
     }
 
     static auto rows_of(const tw_fmha_args& a) { return std::make_tuple(a.q.row, a.k.row, a.v.row); }
+
+    static auto sinks(const tw_fmha_args& a) { return std::make_tuple(has_sinks(&a) ? a.lse_acc.data : nullptr); }
 #else
     static constexpr std::tuple<> no_descales;
 
@@ -292,6 +319,8 @@ struct BatchPrefill
 
     // A page has one token, so a page's stride is that of a row.
     static auto rows_of(const tw_fmha_args& a) { return std::make_tuple(a.q.row, a.k.batch, a.v.batch); }
+
+    static auto sinks(const tw_fmha_args&) { return std::tuple<>{}; }
 #endif
 
     template <typename SeedOffset>
@@ -336,7 +365,8 @@ struct BatchPrefill
                                  strides,
                                  batches,
                                  window_of(a),
-                                 dropout);
+                                 dropout,
+                                 sinks(a));
     }
 };
 
