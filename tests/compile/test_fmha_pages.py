@@ -113,7 +113,7 @@ def test_sinks_are_a_run_time_argument() -> None:
     assert [check for check in checks if not check.ok] == []
     call = call_of(VECTORISED, build(VECTORISED), problems[1])
     names = [tensor.name for tensor in get_execution("fmha").tensors(problems[1])]
-    with pytest.raises(InvalidValueError, match="lse_acc must not be null with sinks"):
+    with pytest.raises(InvalidValueError, match="sink_logits must not be null with sinks"):
         call([0 if name == "sink_logits" else 4096 for name in names], None)
 
 

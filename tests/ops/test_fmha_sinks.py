@@ -101,15 +101,15 @@ def test_a_kernel_with_other_sinks_is_wrong(dtype: str, seed: int) -> None:
             assert (off > allowed[name].limit).any(), (mistake, name)
 
 
-def test_the_struct_has_sinks_where_parts_have_their_lse() -> None:
-    """A sink is one more part of the keys. Its stride says that it is there, before there are addresses."""
+def test_the_struct_says_whether_there_are_sinks() -> None:
+    """A number says so before there are addresses."""
     problem = make_problem()
     args = CALL.make_arguments(problem)
-    assert (args.lse_acc.batch, args.lse_acc.head, args.lse_acc.row) == (0, 1, 0)
+    assert args.has_sinks == 1
     names = [tensor.name for tensor in list_tensors(problem)]
     CALL.make_address_setter(problem)(args, [1 + place for place in range(len(names))])
-    assert args.lse_acc.data == 1 + names.index("sink_logits")
-    assert CALL.make_arguments(replace(problem, sink_logits=False)).lse_acc.head == 0
+    assert args.sink_logits == 1 + names.index("sink_logits")
+    assert CALL.make_arguments(replace(problem, sink_logits=False)).has_sinks == 0
     assert ctypes.sizeof(args) == args.size
 
 

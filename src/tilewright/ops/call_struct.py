@@ -82,8 +82,7 @@ class CallStruct:
     `title` and `doc` describe the op in the header. `constants` are macros, by their names without the prefix. Members
     of type `tensor.name` are tensors. `tensors` are those of a problem, and `tensor_values` returns the numbers that
     follow from one of them, by member. `places` returns the members for the addresses of a problem's tensors, in
-    their order: `a`, or `d[1]`. `renamed` are the members of tensors that have another name, where all members are
-    single addresses.
+    their order: `a`, or `d[1]`.
     """
 
     op: str
@@ -96,7 +95,6 @@ class CallStruct:
     tensor: TensorStruct | None = None
     tensors: Callable[[Any], Sequence[Tensor]] = lambda _: ()
     tensor_values: Callable[[Any, Tensor], Mapping[str, int | Sequence[int]]] = lambda _, __: {}
-    renamed: Mapping[str, str] = field(default_factory=dict)
     abi_version: int = 1
 
     @property

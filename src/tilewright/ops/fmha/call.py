@@ -23,9 +23,6 @@ STRIDED = (
     *("d_o", "d", "dq_acc", "dq", "dk", "dv", "dbias"),
 )
 
-# Tensors in a member of another name. A sink is one more part of the keys, of which only the LSE is there.
-_PLACES = {"sink_logits": "lse_acc"}
-
 
 def get_struct_strides(problem: Problem, tensor: Tensor) -> tuple[int, int, int, int]:
     """Return a tensor's strides (part, batch, head, row) in elements; 0 where it has none."""
@@ -60,8 +57,6 @@ def _get_tensor_values(problem: Problem, tensor: Tensor) -> dict[str, int | Sequ
         values[tensor.name] = get_struct_strides(problem, tensor)
     elif tensor.name == "page_table":
         values["page_table_stride"] = tensor.strides[0]
-    elif tensor.name in _PLACES:
-        values[_PLACES[tensor.name]] = (0, 0, tensor.strides[0], 0)
     if tensor.name == "k" and problem.paged:
         values["pages"] = tensor.shape[0]
     return values
@@ -135,7 +130,8 @@ lse, lse_acc and d have no elements: a row is one number, and row is 1. ALiBi's 
         ),
         declare_number("kv_layout", "of pages: token by token, or in vectors of 16 bytes"),
         declare_number("page_lookup", "of batch_prefill: page_list or page_table"),
+        declare_number("has_sinks", "batch_prefill: 0 or 1", value="sink_logits"),
+        declare_pointer("sink_logits", "a number for each head, with has_sinks", c_type="const float"),
     ),
-    renamed=_PLACES,
-    places=lambda problem: [_PLACES.get(tensor.name, tensor.name) for tensor in list_tensors(problem)],
+    places=lambda problem: [tensor.name for tensor in list_tensors(problem)],
 )

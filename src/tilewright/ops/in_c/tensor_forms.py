@@ -81,8 +81,7 @@ def _explore_slot(struct: ProblemStruct, call: CallStruct, key: TensorKey, slot:
     def run(trace: TracedRun) -> list[PlacedTensor]:
         problem = StructProblem(struct, trace)
         tensor = slot.build(problem)
-        place = call.renamed.get(tensor.name, tensor.name)
-        return [PlacedTensor(tensor, place, call.tensor_values(problem, tensor))]
+        return [PlacedTensor(tensor, tensor.name, call.tensor_values(problem, tensor))]
 
     presence = explore(lambda trace: slot.is_present(StructProblem(struct, trace)))
     return TensorForm(key, explore(run), presence)

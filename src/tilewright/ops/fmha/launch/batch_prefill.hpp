@@ -238,16 +238,12 @@ struct BatchPrefill
         return TW_OK;
     }
 
-    static bool has_sinks(const tw_fmha_args* args) { return args->lse_acc.head != 0; }
-
     // The kernel compares sinks with scores in other units if these are capped (S620), and scores of ALiBi with a causal
     // mask have a constant in each row that only keys have in common (S621).
     static int check_sinks(const tw_fmha_args* args)
     {
-        if(!has_sinks(args))
+        if(!args->has_sinks)
             return TW_OK;
-        if(args->lse_acc.head != 1)
-            return fail(TW_BAD_ARGS, "the stride of sinks is %lld, must be 1", args->lse_acc.head);
         if(!takes_sinks || D::soft_cap)
             return fail(TW_UNSUPPORTED, "there are sinks, which this kernel does not have");
         if(D::bias == ck_tile::BlockAttentionBiasEnum::ALIBI && args->mask != 0 && args->window_left < 0 &&
@@ -274,8 +270,8 @@ struct BatchPrefill
                                  : need(args->page_list, "page_list must not be null");
         if(status == TW_OK && !D::by_table && D::page_size > 1)
             status = need(args->last_page_lens, "last_page_lens must not be null with pages of several tokens");
-        if(status == TW_OK && has_sinks(args))
-            status = need(args->lse_acc.data, "lse_acc must not be null with sinks");
+        if(status == TW_OK && args->has_sinks)
+            status = need(args->sink_logits, "sink_logits must not be null with sinks");
         if(status == TW_OK && D::group_mode)
             status = need(args->seqstart_q, "seqstart_q must not be null in group mode");
         return status;
@@ -292,8 +288,7 @@ struct BatchPrefill
     }
 
     // What newer lists of arguments have besides: scales of q, k and v, of which there are none, the size of pages, and
-    // a logit of each head's sink. A sink is one more part of the keys, of which only the LSE is there: lse_acc, with a
-    // stride of heads.
+    // a logit of each head's sink.
 #if defined(TILEWRIGHT_CK_FMHA_BATCH_PREFILL_PAGE_SIZES)
     static constexpr auto no_descales = std::make_tuple(nullptr, nullptr, nullptr);
 
@@ -311,7 +306,7 @@ struct BatchPrefill
 
     static auto rows_of(const tw_fmha_args& a) { return std::make_tuple(a.q.row, a.k.row, a.v.row); }
 
-    static auto sinks(const tw_fmha_args& a) { return std::make_tuple(has_sinks(&a) ? a.lse_acc.data : nullptr); }
+    static auto sinks(const tw_fmha_args& a) { return std::make_tuple(a.has_sinks ? a.sink_logits : nullptr); }
 #else
     static constexpr std::tuple<> no_descales;
 
