@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from built_kernels import in_tier_ci
 from tilewright import arch as archs
 from tilewright.arch.spec import Arch
 from tilewright.building.pack.library import read_headers
@@ -108,8 +109,12 @@ def address(array: Any) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def kernels_for(op: Op, gpu: str, most: int = 500) -> list[Kernel]:
-    """Kernels of the op, spread over its shipped sets and, where these are few, a space; sorted as in a pack."""
+def kernels_for(op: Op, gpu: str, most: int = 0) -> list[Kernel]:
+    """Kernels of the op, spread over its shipped sets and, where these are few, a space; sorted as in a pack.
+
+    At most `most`, or 500; in CI 200, because the trials of attention's kernels take long to make.
+    """
+    most = most or (200 if in_tier_ci() else 500)
     found = {kernel for each in op.sets().values() if gpu in each.archs for kernel in each.kernels(gpu)}
     if op.name == "gemm":
         found |= set(gemm.space(**PADDED).iter(gpu))
@@ -215,8 +220,14 @@ def columns(table: Any, names: Sequence[str]) -> Facts:
 
 def random_bundle(op: Op, gpu: str, kernels: Sequence[Kernel], seed: int = 0, **changes: Any) -> Bundle:
     """A bundle whose trees learned noise, of two models: it has an opinion about everything."""
+    return replace(_train_bundle(op.name, gpu, tuple(kernels), seed), **changes)
+
+
+@functools.cache
+def _train_bundle(op_name: str, gpu: str, kernels: tuple[Kernel, ...], seed: int) -> Bundle:
     import lightgbm
 
+    op = find_op(op_name)
     assert op.cost is not None
     arch = archs.load(gpu)
     p, k, problem_names, kernel_names = rows_of(op, kernels, gpu, 1_500, seed)
@@ -230,18 +241,17 @@ def random_bundle(op: Op, gpu: str, kernels: Sequence[Kernel], seed: int = 0, **
         settings = {"verbose": -1, "num_threads": 1, "num_leaves": 31, "min_data_in_leaf": 2, "seed": seed + model}
         trained = lightgbm.train(settings, lightgbm.Dataset(table, wanted, feature_name=list(names)), 80)
         forests.append(read_forest(trained.model_to_string(), names))
-    made: dict[str, Any] = {
-        "name": "noise",
-        "op": op.name,
-        "archs": (gpu,),
-        "where": {},
-        "kernels": {},
-        "features": names,
-        "features_version": op.cost.features_version,
-        "transform": LOG_RATIO,
-        "training": {},
-        "held_out": {},
-        "forests": tuple(forests),
-        "digest": "0" * 32,
-    }
-    return Bundle(**{**made, **changes})
+    return Bundle(
+        name="noise",
+        op=op.name,
+        archs=(gpu,),
+        where={},
+        kernels={},
+        features=names,
+        features_version=op.cost.features_version,
+        transform=LOG_RATIO,
+        training={},
+        held_out={},
+        forests=tuple(forests),
+        digest="0" * 32,
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from engine import lend_headers
 
 from tilewright.base import knobs
 
@@ -33,6 +34,12 @@ def engine(plugin: Path, ck: Path) -> Iterator[None]:
             patch.delenv(knob.name, raising=False)
         patch.setenv(knobs.CK_PATH.name, str(ck))
         yield
+
+
+@pytest.fixture
+def warm(shared_store: Path, engine: None) -> Callable[[Path], Path]:
+    """Makes a store with precompiled headers, for tests of other things."""
+    return lambda store: lend_headers(shared_store, store)
 
 
 @pytest.fixture

@@ -18,13 +18,16 @@ from typing import Any
 
 from tilewright.base import events, knobs
 from tilewright.building.builder import BuildResult, build_kernels
-from tilewright.building.compile_job import LIBRARY
+from tilewright.building.compile_job import LIBRARY, make_compile_job
 from tilewright.building.graph import DEVICE
+from tilewright.building.header_set import PRECOMPILED, READ, write_headers
+from tilewright.building.precompiled_headers import prepare_header_set
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.local import Store
 from tilewright.building.store.maintenance import verify_entries
 from tilewright.building.store.scratch_dirs import remove_dead_folders
 from tilewright.building.store.tiers import Tiers
+from tilewright.building.toolchain import find_toolchain
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
@@ -45,6 +48,22 @@ def build(store: Path | Store | Tiers, factors: Sequence[int], **options: Any) -
     local = Store(store) if isinstance(store, Path) else store
     tiers = Tiers(local) if isinstance(local, Store) else local
     return build_kernels([scale(factor) for factor in factors], tiers=tiers, **{"jobs": 2, **options})
+
+
+def lend_headers(lender: Path, store: Path) -> Path:
+    """Give a store the precompiled headers of another one, which must stay: they name its folder. Returns the store.
+
+    Precompiling costs as much as five kernels, so tests of other things begin with headers.
+    """
+    unit = make_compile_job(scale(1), find_toolchain())
+    for prefix in (unit.device_headers, unit.host_headers):
+        prepare_header_set(prefix, Store(lender))
+        found = Store(lender).get(prefix.key(Store(lender)))
+        assert isinstance(found, Artifact)
+        write_headers(prefix, Store(store))
+        files = {name: found.verify_file(name) for name in (PRECOMPILED, READ)}
+        Store(store).put(prefix.key(Store(store)), files, found.facts)
+    return store
 
 
 def device_steps(built: BuildResult) -> int:

@@ -46,9 +46,9 @@ def test_a_disk_that_is_full(ck: Path, disk: Path, leave: int) -> None:
     sound(disk / "store")
 
 
-def test_a_disk_that_fills_up_in_the_middle(ck: Path, disk: Path) -> None:
+def test_a_disk_that_fills_up_in_the_middle(ck: Path, disk: Path, warm: Callable[[Path], Path]) -> None:
     factors = list(range(1, 13))
-    process = start(environment(ck, disk / "store"), factors)
+    process = start(environment(ck, warm(disk / "store")), factors)
     eventually(lambda: list(disk.glob("store/v1/entries/*/*/kernel.so")), 60)
     _fill(disk, 0)
     found = answer(process)
@@ -60,8 +60,8 @@ def test_a_disk_that_fills_up_in_the_middle(ck: Path, disk: Path) -> None:
     sound(disk / "store")
 
 
-def test_a_store_that_can_only_be_read(disk: Path) -> None:
-    store = disk / "store"
+def test_a_store_that_can_only_be_read(disk: Path, warm: Callable[[Path], Path]) -> None:
+    store = warm(disk / "store")
     build(store, [6100, 666])
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     before = sorted(disk.rglob("*"))
@@ -131,7 +131,7 @@ def _refused(artifact: Artifact, name: str) -> bool:
 
 
 @pytest.mark.parametrize("damage", [_flip, *(pytest.param(d, marks=pytest.mark.deep) for d in (_truncate, _remove))])
-def test_damaged_headers_are_made_again(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_damaged_headers_are_made_again(tmp_path: Path, shared_store: Path, damage: Callable[[Path], None]) -> None:
     """The precompiled ones, and our own that they were made of."""
     store = tmp_path / "store"
     first = build(store, [1])
@@ -148,14 +148,14 @@ def test_damaged_headers_are_made_again(tmp_path: Path, damage: Callable[[Path],
     unit = next(iter(first.units.values()))
     for name, text in unit.device_headers.texts.items():
         assert (folder / name).read_text() == text
-    assert build(tmp_path / "other", [2]).artifacts[scale(2)].files == second.artifacts[scale(2)].files
+    assert build(shared_store, [2]).artifacts[scale(2)].files == second.artifacts[scale(2)].files
     assert build(store, [3]).warm_cpu_s == 0
     sound(store)
 
 
 @pytest.mark.parametrize("years", [pytest.param(-20, marks=pytest.mark.deep), 20])
-def test_clocks_do_not_matter(tmp_path: Path, years: int) -> None:
-    store = tmp_path / "store"
+def test_clocks_do_not_matter(tmp_path: Path, years: int, warm: Callable[[Path], Path]) -> None:
+    store = warm(tmp_path / "store")
     first = build(store, [1, 2])
     moved = time.time() + years * 365 * 86400
     for path in [store, *store.rglob("*")]:
@@ -169,11 +169,10 @@ def test_clocks_do_not_matter(tmp_path: Path, years: int) -> None:
     sound(store)
 
 
-def test_gc_of_everything_during_a_build(ck: Path, tmp_path: Path) -> None:
+def test_gc_of_everything_during_a_build(ck: Path, tmp_path: Path, warm: Callable[[Path], Path]) -> None:
     """Headers vanish as soon as they are stored, and what is left over goes; the build does not notice."""
     factors = list(range(1, 9))
-    store = Store(tmp_path / "store")
-    build(store, [99])  # the headers are taken from the store then, and go from there
+    store = Store(warm(tmp_path / "store"))  # the headers are taken from the store, and go from there
     process = start(environment(ck, store.root), factors)
     eventually(lambda: at_work_in(store.root))
     removed: set[str] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,8 +40,10 @@ def machine(root: Path, url: str, pin: str) -> Tiers:
     return Tiers(Store(root / "store"), remote, writes=False, link=CircuitBreaker(), limits=INTERNET)
 
 
-def test_builds_use_an_index_and_go_on_without_it(tmp_path: Path) -> None:
+def test_builds_use_an_index_and_go_on_without_it(tmp_path: Path, warm: Callable[[Path], Path]) -> None:
     site = tmp_path / "site"
+    for name in ("publisher", "b/store", "c/store"):
+        warm(tmp_path / name)
     publisher = build(tmp_path / "publisher", FACTORS)
     assert publisher.compiled == len(FACTORS)
     root, index = create_private_key(tmp_path / "root.key"), create_private_key(tmp_path / "index.key")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,10 @@ def _one_kernel_built(store: Path) -> bool:
         pytest.param(_one_kernel_built, "process", marks=pytest.mark.deep),
     ],
 )
-def test_interrupts(ck: Path, tmp_path: Path, whom: str, when: object) -> None:
+def test_interrupts(ck: Path, tmp_path: Path, whom: str, when: object, warm: Callable[[Path], Path]) -> None:
     store = tmp_path / "store"
+    if when is not _headers_begun:
+        warm(store)
     process = start(environment(ck, store), FACTORS)
     assert callable(when)
     eventually(lambda: when(store), 60)

@@ -14,7 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from engine import all_load, at_work_in, build, compilers_of, descendants, eventually, program_of, sound
+from engine import (
+    all_load,
+    at_work_in,
+    build,
+    compilers_of,
+    descendants,
+    eventually,
+    lend_headers,
+    program_of,
+    sound,
+)
 
 pytestmark = [pytest.mark.compile, pytest.mark.usefixtures("engine")]
 
@@ -31,6 +41,7 @@ class Lane:
     """One store, and the builds that are killed in it one after another."""
 
     store: Path
+    lender: Path  # has the precompiled headers
     chance: random.Random
     told: list[str] = field(default_factory=list)
     _pid: int = 0
@@ -50,6 +61,8 @@ class Lane:
         self.told.append(f"{number}: {self._victim} after {delay:.3f} s")
         if number % 10 == 0:  # also the headers are to be killed
             shutil.rmtree(self.store, ignore_errors=True)
+        elif number % 10 == 1:  # no build lives long enough to precompile them, and also kernels are to be killed
+            lend_headers(self.lender, self.store)
         self._kill_at = time.monotonic() + delay
         self._pid = os.fork()
         if self._pid == 0:
@@ -85,9 +98,9 @@ def _build_and_exit(store: Path, factors: range) -> None:
 
 
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.deep)])
-def test_builds_killed_at_any_instant(rounds: int, tmp_path: Path) -> None:
+def test_builds_killed_at_any_instant(rounds: int, tmp_path: Path, shared_store: Path) -> None:
     """Two at a time: 6 kills, or 100."""
-    lanes = [Lane(tmp_path / f"lane-{number}", random.Random(SEED + number)) for number in range(2)]
+    lanes = [Lane(tmp_path / f"lane-{number}", shared_store, random.Random(SEED + number)) for number in range(2)]
     try:
         for number in range(rounds):
             for lane in lanes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def test_many_processes_compile_four_kernels_once(count: int, ck: Path, tmp_path
     sound(tmp_path / "store")
 
 
-def test_threads_of_one_process(tmp_path: Path) -> None:
+def test_threads_of_one_process(tmp_path: Path, warm: Callable[[Path], Path]) -> None:
+    warm(tmp_path / "store")
     with ThreadPoolExecutor(4) as pool:
         jobs = [pool.submit(build, tmp_path / "store", FACTORS, jobs=1) for _ in range(4)]
         builds = [job.result() for job in jobs]
@@ -54,9 +56,9 @@ def test_threads_of_one_process(tmp_path: Path) -> None:
     sound(tmp_path / "store")
 
 
-def test_two_who_try_a_failure_again_both_end(ck: Path, tmp_path: Path) -> None:
+def test_two_who_try_a_failure_again_both_end(ck: Path, tmp_path: Path, warm: Callable[[Path], Path]) -> None:
     """What is in the store must not end the wait of who does not want it, nor make it spin."""
-    surroundings = environment(ck, tmp_path / "store")
+    surroundings = environment(ck, warm(tmp_path / "store"))
     first = answer(start(surroundings, [REFUSED]))
     again = [start(surroundings, [REFUSED, 5], retry=True) for _ in range(2)]
     answers = [answer(process) for process in again]
@@ -66,9 +68,9 @@ def test_two_who_try_a_failure_again_both_end(ck: Path, tmp_path: Path) -> None:
         assert next(iter(found["results"].values())) == next(iter(first["results"].values()))
 
 
-def test_two_versions_of_the_package_share_a_store(ck: Path, tmp_path: Path) -> None:
+def test_two_versions_of_the_package_share_a_store(ck: Path, tmp_path: Path, warm: Callable[[Path], Path]) -> None:
     """Another recipe or another text of the op: entries of its own. The same code elsewhere: the same entries."""
-    store = tmp_path / "store"
+    store = warm(tmp_path / "store")
     first = answer(start(environment(ck, store), [6]))
     roots = {name: tmp_path / name for name in ("same", "recipe", "text")}
     for root in roots.values():
@@ -94,9 +96,9 @@ def _replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
-def test_who_waits_takes_over_from_who_dies(ck: Path, tmp_path: Path) -> None:
+def test_who_waits_takes_over_from_who_dies(ck: Path, tmp_path: Path, warm: Callable[[Path], Path]) -> None:
     """A process that waits for another one's kernel takes it over when that one dies."""
-    surroundings = environment(ck, tmp_path / "store")
+    surroundings = environment(ck, warm(tmp_path / "store"))
     first = start(surroundings, FACTORS)
     eventually(lambda: at_work_in(tmp_path / "store"))
     second = start(surroundings, FACTORS)

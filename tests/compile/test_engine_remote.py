@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,17 @@ FACTORS = list(range(1, 7))
 MACHINES = pytest.mark.parametrize("machine_count", [4, pytest.param(8, marks=pytest.mark.deep)])
 # A remote that fails costs 0.5 to 2 s, once per process and half minute (docs/store.md).
 REMOTE_COSTS_S = 5.0
+Warm = Callable[[Path], Path]
 
 
-def machines(ck: Path, tmp_path: Path, url: str, count: int, factors: list[int]) -> list[subprocess.Popen[str]]:
+def machines(
+    ck: Path, tmp_path: Path, url: str, count: int, factors: list[int], warm: Warm
+) -> list[subprocess.Popen[str]]:
     """Builds that begin together, each with a store of its own. One job each: there are many of them."""
     gate = tmp_path / "gate"
     processes = []
     for number in range(count):
-        surroundings = environment(ck, tmp_path / f"machine-{number}", **{knobs.REMOTE.name: url})
+        surroundings = environment(ck, warm(tmp_path / f"machine-{number}"), **{knobs.REMOTE.name: url})
         processes.append(start(surroundings, factors, jobs=1, gate=str(gate)))
     gate.touch()
     return processes
@@ -51,8 +55,8 @@ def all_named(found: dict[str, Any], factors: list[int]) -> bool:
     return [entry["name"] for entry in found["results"].values()] == [scale(factor).slug for factor in factors]
 
 
-def _fleet(ck: Path, tmp_path: Path, url: str, machine_count: int) -> None:
-    answers = [answer(process) for process in machines(ck, tmp_path, url, machine_count, FACTORS)]
+def _fleet(ck: Path, tmp_path: Path, url: str, machine_count: int, warm: Warm) -> None:
+    answers = [answer(process) for process in machines(ck, tmp_path, url, machine_count, FACTORS, warm)]
     assert all(all_named(found, FACTORS) for found in answers)
     # Exactly: a claim is taken before the last look-up, and given up only after what was built is there. A claim ends
     # after 120 s without its machine, and none of these takes a third of that to claim again.
@@ -65,25 +69,27 @@ def _fleet(ck: Path, tmp_path: Path, url: str, machine_count: int) -> None:
 @pytest.mark.service
 @MACHINES
 def test_a_fleet_builds_each_kernel_once_through_redis(
-    ck: Path, tmp_path: Path, server: Server, machine_count: int
+    ck: Path, tmp_path: Path, server: Server, machine_count: int, warm: Warm
 ) -> None:
-    _fleet(ck, tmp_path, server.url, machine_count)
+    _fleet(ck, tmp_path, server.url, machine_count, warm)
 
 
 @MACHINES
-def test_a_fleet_builds_each_kernel_once_through_a_folder(ck: Path, tmp_path: Path, machine_count: int) -> None:
+def test_a_fleet_builds_each_kernel_once_through_a_folder(
+    ck: Path, tmp_path: Path, machine_count: int, warm: Warm
+) -> None:
     (tmp_path / "share").mkdir()
-    _fleet(ck, tmp_path, f"folder:{tmp_path / 'share'}", machine_count)
+    _fleet(ck, tmp_path, f"folder:{tmp_path / 'share'}", machine_count, warm)
     left = [path for path in (tmp_path / "share" / "v1").rglob("*") if path.is_file() and "blobs" not in path.parts]
     assert left == [], "claims and drafts are given up"
 
 
-def test_a_build_that_takes_longer_than_a_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_takes_longer_than_a_claim(tmp_path: Path, warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not built yet is claimed again, so the other machine waits instead of building it too."""
     for module in (tiers_module, builder_module):
         monkeypatch.setattr(module, "CLAIM_TTL_S", 3.0)
     monkeypatch.setattr(builder_module, "MOST_CLAIMED_PER_JOB", 12)
-    built = _two_machines(tmp_path, range(4101, 4113))
+    built = _two_machines(tmp_path, range(4101, 4113), warm)
     assert built[0].wall_s > 4, "too fast to show anything"
     assert [one.compiled for one in built] == [12, 0]
     assert all_load(built[1])
@@ -128,20 +134,18 @@ def test_claims_that_are_renewed_for_ever(tmp_path: Path, shared_store: Path, mo
     assert sum("3 kernels are claimed by other machines" in message for message in notices(listed)) == 1
 
 
-def test_machines_share_the_work(tmp_path: Path) -> None:
+def test_machines_share_the_work(tmp_path: Path, warm: Warm) -> None:
     """A machine claims a few kernels at a time, so that another finds some to build."""
-    built = _two_machines(tmp_path, range(4201, 4217))
+    built = _two_machines(tmp_path, range(4201, 4217), warm)
     assert sum(one.compiled for one in built) == 16
     assert min(one.compiled for one in built) >= 4
     assert all(all_load(one) for one in built)
 
 
-def _two_machines(tmp_path: Path, factors: range) -> list[BuildResult]:
+def _two_machines(tmp_path: Path, factors: range, warm: Warm) -> list[BuildResult]:
     """What both built: the second begins when the first has shared a kernel."""
     (tmp_path / "share").mkdir()
-    stores = [tmp_path / "one", tmp_path / "two"]
-    for store in stores:
-        build(store, [4100])  # the headers
+    stores = [warm(tmp_path / "one"), warm(tmp_path / "two")]
     with ThreadPoolExecutor(2) as pool:
         remotes = [Tiers(Store(store), FolderRemote(tmp_path / "share")) for store in stores]
         first = pool.submit(build, remotes[0], factors, jobs=1)
@@ -152,8 +156,10 @@ def _two_machines(tmp_path: Path, factors: range) -> list[BuildResult]:
 
 @pytest.mark.service
 @pytest.mark.parametrize("what", [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=pytest.mark.deep)])
-def test_a_server_that_goes_in_the_middle(ck: Path, tmp_path: Path, server: Server, what: signal.Signals) -> None:
-    processes = machines(ck, tmp_path, server.url, 2, FACTORS)
+def test_a_server_that_goes_in_the_middle(
+    ck: Path, tmp_path: Path, server: Server, what: signal.Signals, warm: Warm
+) -> None:
+    processes = machines(ck, tmp_path, server.url, 2, FACTORS, warm)
     eventually(lambda: list(tmp_path.glob("machine-*/v1/entries/*/*/kernel.so")), 60)
     server.process.send_signal(what)
     try:
@@ -162,7 +168,7 @@ def test_a_server_that_goes_in_the_middle(ck: Path, tmp_path: Path, server: Serv
         server.process.send_signal(signal.SIGCONT)
     assert all(all_named(found, FACTORS) for found in answers)
     assert any("does not work" in message for found in answers for message in found["notices"])
-    alone = answer(start(environment(ck, tmp_path / "alone"), FACTORS, jobs=1))
+    alone = answer(start(environment(ck, warm(tmp_path / "alone")), FACTORS, jobs=1))
     for number, found in enumerate(answers):
         # Both machines now compile all of it at once, on the cores that `alone` has to itself.
         assert found["wall_s"] < 4 * alone["wall_s"] + REMOTE_COSTS_S
@@ -243,10 +249,10 @@ def test_entries_of_another_make_are_built_again(tmp_path: Path, shared_store: P
     assert build(Tiers(Store(tmp_path / "other"), remote), range(4320, 4325)).compiled == 0
 
 
-def test_failures_travel_and_what_the_machine_caused_does_not(tmp_path: Path, shared_store: Path) -> None:
+def test_failures_travel_and_what_the_machine_caused_does_not(tmp_path: Path, shared_store: Path, warm: Warm) -> None:
     (tmp_path / "share").mkdir()
     remote = FolderRemote(tmp_path / "share")
-    first = build(Tiers(Store(tmp_path / "one"), remote), [666, 4030], limit_s=60)
+    first = build(Tiers(Store(warm(tmp_path / "one")), remote), [666, 4030], limit_s=60)
     assert (len(first.failures), first.compiled) == (1, 1)
     timed_out = build(Tiers(Store(tmp_path / "one"), remote), [4031], limit_s=0.02)
     assert len(timed_out.failures) == 1

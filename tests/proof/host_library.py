@@ -9,6 +9,10 @@ import ctypes
 import subprocess
 from pathlib import Path
 
+from ci_kernels import STORE
+from tilewright.building.compile import SOURCE
+from tilewright.building.compile_job import HOST_OBJECT, CompileJob
+from tilewright.building.precompiled_headers import prepare_header_set
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.render import render_unchecked
 from tilewright.ops.kernel import Kernel
@@ -16,17 +20,17 @@ from tilewright.ops.kernel import Kernel
 TW_OK, TW_BAD_ARGS, TW_UNSUPPORTED = 0, 1, 2
 
 
-def _run(*command: object) -> str:
-    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, timeout=300).stdout
+def _run(*command: object, folder: Path | None = None) -> str:
+    words = [str(word) for word in command]
+    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=300, cwd=folder).stdout
 
 
 def build_host_library(kernel: Kernel, toolchain: Toolchain, folder: Path) -> ctypes.CDLL:
-    """Compile and load the host code of a kernel."""
-    source = render_unchecked(kernel)
-    for name, text in {**source.files, "kernel.hip": source.text}.items():
-        (folder / name).write_text(text)
-    objects = folder / "kernel.o"
-    _run(toolchain.cxx, *toolchain.host_flags(), "-c", folder / "kernel.hip", "-o", objects)
+    """Compile and load the host code of a kernel, with the command and the precompiled headers of a build."""
+    job = CompileJob(render_unchecked(kernel), toolchain)
+    (folder / SOURCE).write_text(job.source.text)
+    _run(*job.host_command(prepare_header_set(job.host_headers, STORE)), folder=folder)
+    objects = folder / HOST_OBJECT
     symbols = _run(toolchain.readelf, "--symbols", "--wide", objects).split()
     embedded = {s for s in symbols if s.startswith("__hip_fatbin")}
     (folder / "stub.c").write_text("".join(f"const char {s}[64] = {{0}};\n" for s in embedded if "wrapper" not in s))

@@ -120,10 +120,18 @@ def bundles_of(op: Any, kernels: Any, kinds: str) -> list[Any]:
     return [random_bundle(op, GPU, kernels, transform=kinds)]
 
 
+def list_kinds() -> list[Any]:
+    """Ops and their bundles. `two` has a bundle of each transform, so each alone is tried with one op in CI."""
+    return [
+        pytest.param(name, kinds, marks=() if name == "gemm" or kinds in ("none", "two") else pytest.mark.deep)
+        for name in RANKED_OPS
+        for kinds in ("none", LOG_RATIO, RELEVANCE, "two")
+    ]
+
+
 @pytest.mark.compile
 @CHOICES
-@pytest.mark.parametrize("kinds", ["none", LOG_RATIO, RELEVANCE, "two"])
-@pytest.mark.parametrize("name", RANKED_OPS)
+@pytest.mark.parametrize(("name", "kinds"), list_kinds())
 def test_the_choice_is_that_of_python(name: str, kinds: str, choice_count: int, tmp_path: Path) -> None:
     op, arch = find_op(name), archs.load(GPU)
     kernels = kernels_for(op, GPU)
