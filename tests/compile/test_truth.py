@@ -92,7 +92,7 @@ WANTED = {
         pairs_in_ci=False,
     ),
     "moe_sorting": Wanted(
-        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 7, "pairs": 280},
+        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 11, "pairs": 440},
         every_value_of=("masked", "keep_empty"),
         dtypes=frozenset(),  # indices and weights always have the same
         dtype_field="tile",

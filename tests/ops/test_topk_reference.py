@@ -63,6 +63,19 @@ def test_fp32_results_are_within_the_limit_and_coarser_ones_are_not(activation: 
     assert (np.abs(coarse - reference["weights"]) > tolerance["weights"].limit).mean() > 0.5
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_short_row_of_negative_logits_is_in_a_trial(seed: int) -> None:
+    """A kernel that takes 0 for a missing logit is right unless all others are negative."""
+    kernels = [kernel for expected, kernel in read_samples() if expected == "computes" and kernel.op == "topk"]
+    assert kernels
+    for kernel in kernels:
+        arch, config = archs.load(kernel.arch), kernel.config
+        assert isinstance(config, Config)
+        short = [problem for problem in list_trials(config, arch) if problem.experts < config.experts]
+        rows = [row for problem in short for row in make_inputs(problem, seed, arch)["x"].astype(np.float64)]
+        assert any((row < 0).all() for row in rows), kernel.slug
+
+
 def test_rows_may_have_gaps_and_results_may_not() -> None:
     problem = Problem(activation="softmax", rows=3, experts=8, k=2, dtype="fp16")
     assert apply_strides(problem, {"x": (12, 1)}).stride_x == 12

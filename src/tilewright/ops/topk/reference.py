@@ -27,10 +27,15 @@ STEPS, LARGEST = 64, 8
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
-    """Logits. Those of seed 0 are whole numbers, so that many of a row are equal."""
+    """Logits. Those of seed 0 are whole numbers, so that many of a row are equal.
+
+    Every other row has negative ones only: lanes without an element must lose against them, too. Sigmoid would be 0.5
+    for a zero in the place of a missing logit.
+    """
     generator = np.random.default_rng([seed, problem.rows, problem.experts, problem.k])
     step = 1 if seed == 0 else STEPS
     values = generator.integers(-LARGEST * step, LARGEST * step + 1, (problem.rows, problem.experts)) / step
+    values[1::2] = -np.maximum(np.abs(values[1::2]), 1 / step)
     return {"x": values.astype(to_numpy_dtype(problem.dtype, arch))}
 
 
