@@ -39,7 +39,8 @@ def choose_cheap(cases: Iterable[Case], compiles: int) -> list[Case]:
     """Choose the cases that the store in use has, and up to `compiles` others, both the cheapest first."""
     store, toolchain = open_tiers().local, find_toolchain()
     costs = read_costs(store)
-    known, missing = [], []
+    known: list[Case] = []
+    missing: list[Case] = []
     for case in sorted(cases, key=lambda case: costs.estimate_cpu_s(case.kernel) or 0.0):
         key = CompileJob(render_unchecked(case.kernel), toolchain).key
         (missing if store.get(key) is None else known).append(case)
