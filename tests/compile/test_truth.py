@@ -85,7 +85,7 @@ WANTED = {
         pairs_in_ci=False,
     ),
     "topk": Wanted(
-        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 6, "pairs": 240},
+        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 7, "pairs": 240},
         every_value_of=("activation",),
         dtypes=frozenset({"fp16", "bf16", "fp32"}),
         dtype_field="dtype",

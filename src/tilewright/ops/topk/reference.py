@@ -81,7 +81,8 @@ def compute_tolerance(
 
 
 def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """Problems at the edges of a kernel: one row, more and fewer than a work-group has, short rows, one result, all."""
+    """Problems at the edges of a kernel: one row, more and fewer than a work-group has, short rows, one result, all,
+    many work-groups."""
     whole, vector, rows = config.experts, config.vector, count_rows(config, arch)
     sizes = (
         (rows + 1, whole, min(8, whole), 0),
@@ -90,6 +91,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         (rows - 1, vector, vector, 3 * vector),
         (2 * rows + 3, whole // 2 + vector, 2, 0),
         (2, min(whole, 64), min(whole, 64), 0),
+        (11 * rows, min(whole, 7 * vector), 1, 0),
     )
     found = [
         Problem(**get_common_fields(config), rows=count, experts=experts, k=k, stride_x=experts + gap)
