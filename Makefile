@@ -64,6 +64,7 @@ site: ## the documentation as a site in build/site, with links checked
 
 truth: ## compare the rules with the compiler on a large sample (about an hour)
 	$(BIN)/python -m tests.proof.truth --accepted 400 --rejected 80 --seed 20261 --jobs $(JOBS) --out docs/truth.md
+	$(BIN)/python -m tests.proof.truth --kept 40 --tree 2026-06-30 --jobs $(JOBS) --out docs/truth.md
 
 trees: ## compare rules and results of one sample with two CK trees (about 40 minutes)
 	$(BIN)/python -m tests.proof.trees --tree ../shared/ck/2026-06-30 --jobs $(JOBS) --out docs/ck-generations.md
@@ -104,6 +105,7 @@ bench-emulator: ## the speed of the emulated device: loops compared with C, prog
 
 verified: ## verify the truth sample's kernels on the emulated device in strict mode (about half an hour)
 	$(BIN)/python -m tests.proof.verified --jobs $(JOBS) --out docs/verified.md
+	$(BIN)/python -m tests.proof.verified --kept 40 --tree 2026-06-30 --jobs $(JOBS) --out docs/verified.md
 
 mutations: ## does `verify` notice wrong kernels? changes one instruction at a time (hours)
 	$(BIN)/python -m tests.proof.mutations --out docs/mutations.md

@@ -85,14 +85,14 @@ WANTED = {
         pairs_in_ci=False,
     ),
     "topk": Wanted(
-        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 6, "pairs": 240},
+        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 7, "pairs": 240},
         every_value_of=("activation",),
         dtypes=frozenset({"fp16", "bf16", "fp32"}),
         dtype_field="dtype",
         pairs_in_ci=False,
     ),
     "moe_sorting": Wanted(
-        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 7, "pairs": 280},
+        **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 11, "pairs": 440},
         every_value_of=("masked", "keep_empty"),
         dtypes=frozenset(),  # indices and weights always have the same
         dtype_field="tile",

@@ -9,7 +9,7 @@ from ci_kernels import read_samples
 from tilewright import arch as archs
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.topk.config import Config
+from tilewright.ops.topk.config import Config, count_rows
 from tilewright.ops.topk.problem import Problem, apply_strides, list_tensors
 from tilewright.ops.topk.reference import compute_reference, compute_tolerance, list_trials, make_inputs
 
@@ -61,6 +61,21 @@ def test_fp32_results_are_within_the_limit_and_coarser_ones_are_not(activation: 
     assert (off <= tolerance["weights"].limit).all() and off.any()
     coarse = right.astype(np.float16).astype(np.float64)
     assert (np.abs(coarse - reference["weights"]) > tolerance["weights"].limit).mean() > 0.5
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_many_work_groups_and_a_short_row_of_negative_logits_are_in_trials(seed: int) -> None:
+    """A kernel that takes 0 for a missing logit is right unless all others are negative, and one that finds the rows of
+    a work-group wrongly may be right for few work-groups."""
+    kernels = [kernel for expected, kernel in read_samples() if expected == "computes" and kernel.op == "topk"]
+    assert kernels
+    for kernel in kernels:
+        arch, config = archs.load(kernel.arch), kernel.config
+        assert isinstance(config, Config)
+        assert max(problem.rows for problem in list_trials(config, arch)) > 8 * count_rows(config, arch)
+        short = [problem for problem in list_trials(config, arch) if problem.experts < config.experts]
+        rows = [row for problem in short for row in make_inputs(problem, seed, arch)["x"].astype(np.float64)]
+        assert any((row < 0).all() for row in rows), kernel.slug
 
 
 def test_rows_may_have_gaps_and_results_may_not() -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 import tilewright as tw
 from tests.proof.mutating.changes import Mutation, draw_mutations, remove_synchronization
 from tests.proof.mutating.judge import MISSED, NOTICED, WITHIN, Judge, Outcome
-from tests.proof.mutating.kernels import make_kernels
+from tests.proof.mutating.kernels import make_kernels, use_tree_of
 from tests.proof.mutating.report import GOAL, KernelReport, write_report
 from tilewright.building.store.artifact import Artifact
 from tilewright.emulator.launch import Mode
@@ -138,8 +138,9 @@ def main() -> int:
     kernels, log = select_kernels(options.op, options.kernel), Log(options.log)
     below_goal = []
     for name, kernel in kernels.items():
-        artifact = tw.build([kernel], jobs=options.jobs).artifact(kernel)
-        found = mutate(name, kernel, artifact, options.count, options.seed, log, options.waits)
+        with use_tree_of(name):
+            artifact = tw.build([kernel], jobs=options.jobs).artifact(kernel)
+            found = mutate(name, kernel, artifact, options.count, options.seed, log, options.waits)
         print(found.format_row(), flush=True)
         if found.score < GOAL or found.unexplained:
             below_goal.append(name)

@@ -1,9 +1,13 @@
 """Verify kernels that the rules accept on the emulated device in strict mode, and write a table.
 
-The kernels are those of the truth sample. Each runs on all its trials and on random problems.
+The kernels are those of the truth sample. Each runs on all its trials and on random problems. With `--kept`, kernels
+that were drawn before are taken: those that the store in use has, and some others that compile quickly. `--tree` takes
+those of another CK tree in ../shared/ck.
 
     python -m tests.proof.verified --kernels 64 --seed 20261 --random 20 --out docs/verified.md
     python -m tests.proof.verified --op grouped_conv --kernels 48 --out docs/verified.md
+    python -m tests.proof.verified --op gemm_quant --kept 10 --out docs/verified.md
+    python -m tests.proof.verified --op gemm_quant --kept 2 --tree 2026-06-30 --out docs/verified.md
 """
 
 from __future__ import annotations
@@ -13,19 +17,24 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import tilewright as tw
+from ck_trees import TREES, use_tree
+from tests.proof.kept_kernels import COMPUTES, choose_cheap, list_kept
 from tests.proof.mutating.problems import draw_larger_problems
-from tests.proof.op_sections import write_sections
+from tests.proof.op_sections import name_section, write_sections
 from tests.proof.truth import draw_accepted
 from tilewright import arch as archs
+from tilewright.arch.ck_api import find_current_api
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import Check, verify
 from tilewright.emulator.launch import Mode
 from tilewright.ops import OPS, find_op
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.op import Op
 
 
 def run_checks(kernels: Sequence[Kernel], random_problems: int, jobs: int) -> Iterator[list[Check]]:
@@ -46,20 +55,20 @@ HEAD = (
     "# Kernels run and checked",
     "",
     "Written by `tests/proof/verified.py`. We ran each kernel on its GPU's emulated device in strict mode, with the",
-    "trials from `verify` and with random problems that its rules accept, and compared every result element with a",
-    "float64 reference. You can read in [verifying](verifying.md) how tolerances are derived. “Element” is the largest",
-    "share of its limit that an element used, “RMS” the largest share of its limit that the root mean square over an",
-    "output's errors used; right kernels use at most 0.7.",
+    "trials from `verify` and with random problems that its rules accept, and compared every element of the result",
+    "with a float64 reference. You can read in [verifying](verifying.md) how tolerances are derived. “Element” is the",
+    "largest share of its limit that an element used, “RMS” the largest share of its limit that the root mean square",
+    "over an output's errors used; right kernels use at most 0.7.",
 )
 
 
-def format_section(results: Sequence[Sequence[Check]], seed: int, random_problems: int, today: date) -> list[str]:
+def format_section(results: Sequence[Sequence[Check]], sample: str, random_problems: int, today: date) -> list[str]:
     """Format the results of an op's kernels as Markdown lines."""
     every = [check for checks in results for check in checks]
     verdicts = Counter(check.verdict for check in every)
     gpus = sorted({check.kernel.arch for check in every})
     lines = [
-        f"- {today.isoformat()}, seed {seed}: {len(results)} kernels on {', '.join(gpus)}",
+        f"- {today.isoformat()}, {sample}: {len(results)} kernels on {', '.join(gpus)}",
         f"- {len(every):,} pairs of kernel and problem, up to {random_problems} random ones for each kernel",
         f"- {', '.join(f'{verdict}: {count}' for verdict, count in verdicts.most_common())}",
         f"- largest share of a limit: {max(check.element_share for check in every):.2f} for elements, "
@@ -92,6 +101,17 @@ def _format_row(checks: Sequence[Check]) -> str:
     return f"| {' | '.join(str(cell) for cell in cells)} |"
 
 
+def choose_kernels(op: Op, options: argparse.Namespace) -> tuple[list[Kernel], str]:
+    """Choose the kernels of an op, and say how they were chosen."""
+    generation = find_current_api().generation
+    if options.kept is None:
+        drawn = draw_accepted(op, options.kernels, options.seed)
+        return [case.kernel for case in drawn], f"CK Tile {generation}, seed {options.seed}"
+    accepted = [case for case in list_kept(op, options.tree) if case.expected == COMPUTES]
+    chosen = choose_cheap(accepted, options.kept)[: options.kernels]
+    return [case.kernel for case in chosen], f"CK Tile {generation}, kept sample of {len(accepted)}"
+
+
 def main() -> int:
     names = [op.name for op in OPS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -99,18 +119,22 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=64)
     parser.add_argument("--seed", type=int, default=20261)
     parser.add_argument("--random", type=int, default=20, help="random problems for each kernel, next to its trials")
+    parser.add_argument("--kept", type=int, metavar="N", help="kept kernels: those in the store, N others at most")
+    parser.add_argument("--tree", default="", help="another CK tree in ../shared/ck, with --kept")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, help="the Markdown file to update with these ops")
     options = parser.parse_args()
-    results: dict[str, list[list[Check]]] = {}
-    for name in options.op or names:
-        kernels = [case.kernel for case in draw_accepted(find_op(name), options.kernels, options.seed)]
-        results[name] = list(run_checks(kernels, options.random, options.jobs))
-    if options.out:
-        today = datetime.now(UTC).date()
-        sections = {name: format_section(found, options.seed, options.random, today) for name, found in results.items()}
-        write_sections(options.out, HEAD, sections)
-    checks = [check for found in results.values() for listed in found for check in listed]
+    if options.tree and options.kept is None:
+        parser.error("--tree needs --kept: kernels are drawn for the fetched tree only")
+    checks: list[Check] = []
+    with use_tree(TREES / options.tree) if options.tree else nullcontext():
+        for name in options.op or names:
+            kernels, sample = choose_kernels(find_op(name), options)
+            found = list(run_checks(kernels, options.random, options.jobs))
+            checks += [check for listed in found for check in listed]
+            if options.out and found:
+                section = format_section(found, sample, options.random, datetime.now(UTC).date())
+                write_sections(options.out, HEAD, {name_section(name, find_current_api().generation): section})
     wrong = sum(not check.ok for check in checks)
     print(f"{len(checks)} pairs, {wrong} not ok")
     return 1 if wrong else 0

@@ -34,6 +34,8 @@ before another wait: registers full of garbage make no difference, and no other 
 needed if no two waves in a work-group touch the same byte, one of them writing, between the adjacent barriers.
 All others count as missed.
 
+A kernel whose name ends with `@` and a date needs the CK tree of this date; all others use the fetched headers.
+
 | kernel | changes | noticed | same everywhere | within the tolerance | missed | score | barriers and waits | noticed |\
  not needed | missed |
 |---|---|---|---|---|---|---|---|---|---|---|"""
@@ -116,7 +118,7 @@ def _count(outcomes: Mapping[str, Outcome], verdict: str) -> int:
 
 def write_report(path: Path, order: Sequence[str], found: Sequence[KernelReport], today: date) -> None:
     """Write these kernels' rows and sections to the document at `path`, and keep those of other kernels, in `order`."""
-    rows, sections = _read_report(path) if path.exists() else ({}, {})
+    rows, sections = read_report(path) if path.exists() else ({}, {})
     rows |= {each.name: each.format_row() for each in found}
     sections |= {each.name: each.format_section(today) for each in found}
     names = [name for name in order if name in rows]
@@ -125,7 +127,8 @@ def write_report(path: Path, order: Sequence[str], found: Sequence[KernelReport]
     path.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
 
 
-def _read_report(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+def read_report(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Read the rows and the sections of a document, by the name of the kernel."""
     head, *found = path.read_text(encoding="utf-8").split(_HEADING)
     rows = {line.split("`")[1]: line for line in head.splitlines() if line.startswith("| `")}
     named = dict(section.split("\n", 1) for section in found)

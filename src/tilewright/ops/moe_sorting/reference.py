@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
-from tilewright.ops.moe_sorting.config import Config, count_step
+from tilewright.ops.moe_sorting.config import THREADS, Config, count_step
 from tilewright.ops.moe_sorting.problem import Problem, list_tensors
 from tilewright.ops.moe_sorting.rules import FIT_RULES, count_most_experts
 from tilewright.ops.rule import find_violations
@@ -77,8 +77,14 @@ def compute_tolerance(
 
 def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     """Problems at the edges of a kernel: one token, more than are held at once, one expert, as many as fit, blocks of
-    one entry and of many."""
+    one entry and of many.
+
+    The compiler unrolls the loops over the table and over the empty entries of a block. Other numbers of rounds use
+    other parts of these loops: a table that most threads clear once and the rest twice, or 49 empty entries, which are
+    three times 16 and one.
+    """
     step, most = count_step(config), count_most_experts(config)
+    round_experts = 3 * THREADS // 2 // (step + 2) - 1  # experts of a table with cells for one and a half rounds
     sizes = (
         (1, 8, 2, 16),
         (3, 64, 6, 32),
@@ -87,6 +93,10 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         (2 * step + 1, min(most, 256), 4, 1),
         (step + 3, 5, 5, 7),
         (70, min(most, 400), 8, 64),
+        (step - 1, round_experts, 4, 3),
+        (3 * step + 2, min(most, 103), 4, 3),
+        (11 * step + 3, min(most, 161), 1, 7),
+        (79, 55, 4, 64),
     )
     found = [
         Problem(tokens=tokens, experts=experts, k=min(k, experts), unit=unit, **_get_flags(config))

@@ -27,10 +27,15 @@ STEPS, LARGEST = 64, 8
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
-    """Logits. Those of seed 0 are whole numbers, so that many of a row are equal."""
+    """Logits. Those of seed 0 are whole numbers, so that many of a row are equal.
+
+    Every other row has negative ones only: lanes without an element must lose against them, too. Sigmoid would be 0.5
+    for a zero in the place of a missing logit.
+    """
     generator = np.random.default_rng([seed, problem.rows, problem.experts, problem.k])
     step = 1 if seed == 0 else STEPS
     values = generator.integers(-LARGEST * step, LARGEST * step + 1, (problem.rows, problem.experts)) / step
+    values[1::2] = -np.maximum(np.abs(values[1::2]), 1 / step)
     return {"x": values.astype(to_numpy_dtype(problem.dtype, arch))}
 
 
@@ -76,7 +81,8 @@ def compute_tolerance(
 
 
 def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
-    """Problems at the edges of a kernel: one row, more and fewer than a work-group has, short rows, one result, all."""
+    """Problems at the edges of a kernel: one row, more and fewer than a work-group has, short rows, one result, all,
+    many work-groups."""
     whole, vector, rows = config.experts, config.vector, count_rows(config, arch)
     sizes = (
         (rows + 1, whole, min(8, whole), 0),
@@ -85,6 +91,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         (rows - 1, vector, vector, 3 * vector),
         (2 * rows + 3, whole // 2 + vector, 2, 0),
         (2, min(whole, 64), min(whole, 64), 0),
+        (11 * rows, min(whole, 7 * vector), 1, 0),
     )
     found = [
         Problem(**get_common_fields(config), rows=count, experts=experts, k=k, stride_x=experts + gap)
