@@ -121,6 +121,8 @@ typedef struct tw_fmha_args {
     const int32_t* last_page_lens;
     int64_t kv_layout; /* enum tw_fmha_kv_layout: of pages: token by token, or in vectors of 16 bytes */
     int64_t page_lookup; /* enum tw_fmha_page_lookup: of batch_prefill: page_list or page_table */
+    int64_t has_sinks; /* 0 or 1: batch_prefill: 0 or 1 */
+    const float* sink_logits; /* a number for each head, with has_sinks */
 } tw_fmha_args;
 
 typedef int (*tw_fmha_supports_fn)(const tw_fmha_args* args);
