@@ -52,7 +52,9 @@ def check_sinks_with_cap(config: Config, problem: Problem, arch: Arch) -> Reject
     Why: the kernel divides a sink by the scale, although capped scores have it already (`set_tile(m, sink_v * LOG2E)`
     in pipeline/block_fmha_batch_prefill_pipeline_qr_ks_vs_async.hpp).
     Fix: leave the cap or the sinks out."""
-    return Rejection("sink_logits are not supported with a cap", "soft_cap", False) if problem.sink_logits else None
+    if not problem.sink_logits:
+        return None
+    return Rejection(f"sink_logits are not supported with a cap of {problem.logits_cap:g}", "soft_cap", False)
 
 
 @since(_NEWER)
@@ -70,4 +72,4 @@ def check_sinks_with_alibi(config: Config, problem: Problem, arch: Arch) -> Reje
     causal = problem.mask != "none" and problem.window_left < 0 and problem.window_right == 0
     if not causal or not problem.sink_logits:
         return None
-    return Rejection("sink_logits are not supported with ALiBi and a causal mask", "bias", "none")
+    return Rejection(f"sink_logits are not supported with {config.bias} and a causal mask", "bias", "none")
