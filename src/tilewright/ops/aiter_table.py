@@ -211,7 +211,7 @@ def make_log_reader(*families: TableFamily) -> Callable[[Path], list[Any]]:
     def read(path: Path) -> list[Any]:
         text = read_text(path)
         found = (_read_listed(family, path, list_logged_keys(family, text)) for family in families)
-        return list(itertools.chain.from_iterable(found))
+        return list(dict.fromkeys(itertools.chain.from_iterable(found)))  # families may share problems
 
     return read
 
