@@ -1,7 +1,7 @@
 """Kernels with the CK headers of 2026: they compile as the rules predict, and compute right in strict mode.
 
-CI tests the kernels of its list that are marked with this tree. `make trees` compares a larger sample with two trees;
-its results are in docs/ck-generations.md.
+CI tests the kernels of its list that are marked with this tree, and the deep tier those of newer_tree.txt. `make trees`
+compares a larger sample with two trees; its results are in docs/ck-generations.md.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from ci_kernels import STORE, Entry, read_list
+from ci_kernels import STORE, read_list
 from ck_trees import ABSENT, NEWER, TREES, use_tree
+from tests.proof.kept_kernels import list_kernels
 from tests.proof.trees import run_tree
 from tests.proof.truth import Case
 from tilewright.building.store.tiers import Tiers
 from tilewright.ops import OPS
+from tilewright.ops.kernel import Kernel
 
 pytestmark = [pytest.mark.compile, pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)]
-LISTED = [entry for entry in read_list() if entry.tree == NEWER]
+LISTED = {entry.kernel for entry in read_list() if entry.tree == NEWER}
+KERNELS = [
+    pytest.param(kernel, marks=() if kernel in LISTED else pytest.mark.deep, id=kernel.slug)
+    for kernel in list_kernels(NEWER)
+]
 
 
 @pytest.fixture(autouse=True)
@@ -27,12 +33,12 @@ def newer_tree() -> Iterator[str]:
         yield generation
 
 
-@pytest.mark.parametrize("entry", LISTED, ids=lambda entry: entry.kernel.slug)
-def test_a_kernel_is_as_the_rules_say(entry: Entry) -> None:
-    (result,) = run_tree([Case(entry.kernel, "computes")], 1, Tiers(STORE))
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_is_as_the_rules_say(kernel: Kernel) -> None:
+    (result,) = run_tree([Case(kernel, "computes")], 1, Tiers(STORE))
     assert result.finding == ""
     assert result.said != "computes", "an accepted kernel must have run"
 
 
 def test_the_list_has_kernels_of_every_op() -> None:
-    assert {entry.kernel.op for entry in LISTED} >= {op.name for op in OPS if op.ck_probes}
+    assert {kernel.op for kernel in LISTED} >= {op.name for op in OPS if op.ck_probes}

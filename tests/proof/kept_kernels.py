@@ -1,4 +1,4 @@
-"""Kernels that were drawn before and are kept: those of tests/compile/samples and of CI's list.
+"""Kernels that were drawn before and are kept: those of tests/compile/samples, of CI's list and of DEEP.
 
 The tests' store has many of them, so that tables of truth and verified can be written with few compiles.
 """
@@ -6,8 +6,10 @@ The tests' store has many of them, so that tables of truth and verified can be w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from ci_kernels import read_list, read_samples
+from ck_trees import NEWER
 from tests.proof.truth import Case
 from tilewright import arch as archs
 from tilewright.building.compile_costs import read_costs
@@ -15,19 +17,29 @@ from tilewright.building.compile_job import CompileJob
 from tilewright.building.store.tiers import open_tiers
 from tilewright.building.toolchain import find_toolchain
 from tilewright.codegen.render import render_unchecked
+from tilewright.ops import parse_kernel
+from tilewright.ops.kernel import Kernel
 from tilewright.ops.op import Op
 from tilewright.ops.rule import find_violations
 
 COMPUTES = "computes"
+# Kernels for the newer CK tree that CI does not build.
+DEEP = Path(__file__).parents[1] / "compile" / "newer_tree.txt"
+
+
+def list_kernels(tree: str) -> list[Kernel]:
+    """List the kernels of CI's list, and of DEEP, for a CK tree."""
+    listed = [entry.kernel for entry in read_list() if entry.tree == tree and "+" not in entry.name]
+    names = DEEP.read_text(encoding="utf-8").splitlines() if tree == NEWER else []
+    return [*listed, *(parse_kernel(name) for name in names if not name.startswith("#"))]
 
 
 def list_kept(op: Op, tree: str = "") -> list[Case]:
     """List the kept kernels of an op for a CK tree, an empty string for the fetched one, each with the one rule that it
     breaks with the headers in use. Kernels that break several rules are left out."""
     sample = [kernel for _, kernel in read_samples(tree)]
-    listed = [entry.kernel for entry in read_list() if entry.tree == tree and "+" not in entry.name]
     cases = []
-    for kernel in dict.fromkeys((*sample, *listed)):
+    for kernel in dict.fromkeys((*sample, *list_kernels(tree))):
         if kernel.op == op.name:
             broken = find_violations(op.rules, kernel.config, archs.load(kernel.arch))
             if len(broken) < 2:
