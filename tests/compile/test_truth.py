@@ -32,6 +32,8 @@ from tilewright.ops.rule import find_violations
 
 pytestmark = pytest.mark.compile
 
+# Problems that each kernel computes in CI: most of the time is spent on reading a kernel, once for each of its loop forms.
+MOST_TRIALS_IN_CI = 2
 KEPT = [Case(kernel, expected) for expected, kernel in read_samples()]
 # Kernels that rules accept with a newer CK tree only.
 KEPT_FOR_NEWER = [Case(kernel, expected) for expected, kernel in read_samples(NEWER)]
@@ -46,7 +48,7 @@ class Wanted:
     accepted: int
     rejected: int
     broken_rules: int
-    most_trials: int  # problems that each kernel computes, so that CI stays short; `make verified` takes all
+    most_trials: int  # problems that each kernel computes in the deep tier; `make verified` takes all
     pairs: int  # of kernel and problem, at least
     every_value_of: tuple[str, ...]  # fields
     dtypes: frozenset[str]
@@ -208,16 +210,16 @@ def test_the_bad_example_of_a_rule_that_the_compiler_enforces(case: Case) -> Non
     assert not outcome.finding, f"{outcome.finding}: {outcome.error}"
 
 
-def trials(case: Case) -> tuple[Any, ...]:
-    """Problems for a kernel of the sample, not more than CI has time for."""
+def trials(case: Case, most: int) -> tuple[Any, ...]:
+    """At most this many problems for a kernel of the sample."""
     every = get_execution(case.kernel.op).trials(case.kernel.config, archs.load(case.kernel.arch))
     # Not the first ones only: the list goes from sizes along one dimension to splits, batches and strides.
-    return every[:: -(-len(every) // WANTED[case.kernel.op].most_trials)]
+    return every[:: -(-len(every) // most)]
 
 
 @pytest.mark.parametrize("name", WANTED)
 def test_there_are_enough_pairs_of_kernel_and_problem(name: str) -> None:
-    counts = [len(trials(case)) for case in accepted_of(name)]
+    counts = [len(trials(case, WANTED[name].most_trials)) for case in accepted_of(name)]
     assert min(counts) > 0
     assert sum(counts) >= WANTED[name].pairs
 
@@ -230,7 +232,8 @@ def test_accepted(case: Case) -> None:
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"
     assert isinstance(entry, Artifact)
     device = tw.Device(f"emulated:{case.kernel.arch}")
-    checks = verify(case.kernel, entry, device, trials(case), mode=Mode.STRICT)
+    most = MOST_TRIALS_IN_CI if in_tier_ci() else WANTED[case.kernel.op].most_trials
+    checks = verify(case.kernel, entry, device, trials(case, most), mode=Mode.STRICT)
     wrong = [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok]
     assert wrong == [], outcome.slug
 
@@ -246,9 +249,9 @@ def cases_for_newer() -> list[Any]:
 @needs_newer
 @pytest.mark.parametrize("case", cases_for_newer(), ids=case_id)
 def test_with_the_newer_headers(case: Case) -> None:
-    """As `test_accepted`, on all trials, and as `test_rejected`."""
+    """As `test_accepted`, in the deep tier on all trials, and as `test_rejected`."""
     with use_tree(TREES / NEWER):
-        (result,) = run_tree([case], 1, Tiers(STORE))
+        (result,) = run_tree([case], 1, Tiers(STORE), MOST_TRIALS_IN_CI if in_tier_ci() else None)
     assert result.finding == ""
     assert result.rule == ("" if case.expected == COMPUTES else case.expected)
     assert result.said != COMPUTES, "an accepted kernel must have run"
