@@ -1,7 +1,7 @@
 """Kernels with the CK headers of 2026: they compile as the rules predict, and compute right in strict mode.
 
-CI tests the kernels of its list that are marked with this tree, on some of their trials. `make trees` compares a larger sample with two trees;
-its results are in docs/ck-generations.md.
+CI tests the kernels of its list that are marked with this tree, on some of their trials. `make trees` compares a
+larger sample with two trees; its results are in docs/ck-generations.md.
 """
 
 from __future__ import annotations

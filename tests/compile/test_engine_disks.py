@@ -103,7 +103,7 @@ def _remove(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip, _remove])
+@pytest.mark.parametrize("damage", [_truncate, _flip, pytest.param(_remove, marks=pytest.mark.deep)])
 def test_damaged_kernels_are_built_again(shared_store: Path, damage: Callable[[Path], None]) -> None:
     names = ["kernel.so", "kernel.co", "host.o", "manifest.json"]
     factors = list(range(6000, 6000 + len(names)))

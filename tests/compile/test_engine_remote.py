@@ -67,6 +67,7 @@ def _fleet(ck: Path, tmp_path: Path, url: str, machine_count: int, warm: Warm) -
         sound(tmp_path / f"machine-{number}")
 
 
+@pytest.mark.deep  # CI has the fleet with a folder, and the claims of Redis in tests/building/test_store_redis.py
 @pytest.mark.service
 @MACHINES
 def test_a_fleet_builds_each_kernel_once_through_redis(
@@ -211,6 +212,7 @@ def test_a_server_with_rubbish(tmp_path: Path, shared_store: Path, server: Serve
     _rubbish(tmp_path, open_remote(server.url), shared_store, [4010, 4011, 4012])
 
 
+@pytest.mark.deep  # CI has the same with a server
 def test_a_folder_with_rubbish(tmp_path: Path, shared_store: Path) -> None:
     (tmp_path / "share").mkdir()
     _rubbish(tmp_path, FolderRemote(tmp_path / "share"), shared_store, [4020, 4021, 4022])

@@ -72,7 +72,8 @@ def run_tree(
 ) -> list[Result]:
     """Compile all cases with the headers in use, compare them with the rules, and run the accepted ones.
 
-    With `most_trials`, accepted kernels run at most that many trials, from all parts of the list.
+    With `most_trials`, accepted kernels run at most that many trials, from all parts of the list, and none is compiled
+    once more to find the cause of LDS that was not predicted.
     """
     toolchain = find_toolchain()
     known = [_expect(case) for case in cases]
@@ -92,7 +93,7 @@ def _judge_and_run(case: Case, entry: Artifact | Failure, toolchain: Toolchain, 
     enforcers = {each.code: each.enforced_by for each in find_op(case.kernel.op).rules}
     if isinstance(entry, Artifact) and enforcers.get(rule) == "device":
         return _run_rejected(case, entry)
-    outcome = judge(case, entry, toolchain)
+    outcome = judge(case, entry, toolchain, again=most_trials is None)
     if rule or outcome.finding or isinstance(entry, Failure):
         return Result(rule, outcome.verdict, outcome.finding)
     return _run_trials(case, entry, most_trials)
