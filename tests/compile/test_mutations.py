@@ -70,7 +70,7 @@ def test_a_division_of_the_map_from_work_groups_to_tiles(judges: dict[str, Judge
     verdicts = {judge.judge(Mutation(line, "s_nop 0")).verdict for line in divisions}
     assert verdicts <= {NOTICED, SAME} and NOTICED in verdicts
     few = Judge(judge.kernel, judge.artifact, trials=[t.problem for t in judge.trials if _work_groups(t.problem) <= 4])
-    assert MISSED in {few.judge(Mutation(line, "s_nop 0")).verdict for line in divisions}
+    assert any(few.judge(Mutation(line, "s_nop 0")).verdict == MISSED for line in divisions)
 
 
 def _work_groups(problem: object) -> int:
@@ -86,7 +86,7 @@ def test_unrolled_loops_over_the_table_of_a_sorting(judges: dict[str, Judge]) ->
     assert len(changes) >= 5
     assert [str(change) for change in changes if judge.judge(change).verdict == MISSED] == []
     few = Judge(judge.kernel, judge.artifact, trials=[trial.problem for trial in judge.trials[:7]])
-    assert MISSED in {few.judge(change).verdict for change in changes}
+    assert any(few.judge(change).verdict == MISSED for change in changes)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from built_kernels import in_ci, in_tier_ci, tiered, tried
+from built_kernels import get_toolchain, in_ci, in_tier_ci, tiered, tried
 from ci_kernels import STORE, format_name, list_pairs, read_list, read_samples
 from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tests.proof.trees import run_tree
@@ -22,7 +22,6 @@ from tests.proof.truth import ARCHS, Case, judge
 from tilewright import arch as archs
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import find_toolchain
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
@@ -32,7 +31,7 @@ from tilewright.ops.rule import find_violations
 
 pytestmark = pytest.mark.compile
 
-# Problems that each kernel computes in CI: most of the time is spent on reading a kernel, once for each of its loop forms.
+# Problems that each kernel computes in CI: most of the time is spent on reading a kernel, once for each loop form.
 MOST_TRIALS_IN_CI = 2
 KEPT = [Case(kernel, expected) for expected, kernel in read_samples()]
 # Kernels that rules accept with a newer CK tree only.
@@ -206,7 +205,7 @@ def test_ci_builds_every_pair_of_features_and_every_bad_example() -> None:
 
 @pytest.mark.parametrize("case", cases(examples()), ids=case_id)
 def test_the_bad_example_of_a_rule_that_the_compiler_enforces(case: Case) -> None:
-    outcome = judge(case, tried(case.kernel), find_toolchain(), again=not in_tier_ci())
+    outcome = judge(case, tried(case.kernel), get_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.finding}: {outcome.error}"
 
 
@@ -228,7 +227,7 @@ def test_there_are_enough_pairs_of_kernel_and_problem(name: str) -> None:
 def test_accepted(case: Case) -> None:
     """It compiles to the kernel that it says, and that computes what it should, on the emulated device."""
     entry = tried(case.kernel)
-    outcome = judge(case, entry, find_toolchain(), again=not in_tier_ci())
+    outcome = judge(case, entry, get_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"
     assert isinstance(entry, Artifact)
     device = tw.Device(f"emulated:{case.kernel.arch}")
@@ -259,5 +258,5 @@ def test_with_the_newer_headers(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases(REJECTED), ids=case_id)
 def test_rejected(case: Case) -> None:
-    outcome = judge(case, tried(case.kernel), find_toolchain(), again=not in_tier_ci())
+    outcome = judge(case, tried(case.kernel), get_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"

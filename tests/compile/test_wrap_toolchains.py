@@ -105,7 +105,9 @@ def test_headers_of_other_generators_for_two_gpus(toolchain: Toolchain, tmp_path
     assert {name for name in after if after[name] != before[name]} == {*again, "libk.so"}
 
 
-@pytest.mark.parametrize(("system", "beside"), [("cmake", False), ("ninja", True), ("make", False)])
+@pytest.mark.parametrize(
+    ("system", "beside"), [pytest.param("cmake", False, marks=pytest.mark.deep), ("ninja", True), ("make", False)]
+)
 def test_a_folder_that_moved(toolchain: Toolchain, system: str, beside: bool, tmp_path: Path) -> None:
     """Wrapped by a Tilewright that is gone, in a folder that is gone: as on another machine of the same kind."""
     venv, first, second = tmp_path / "venv", tmp_path / "first", tmp_path / "second"
@@ -166,7 +168,7 @@ def rocm(toolchain: Toolchain, tmp_path: Path) -> Path:
     return root
 
 
-IN_CI = {("cmake", True), ("make", False)}  # each place of a compiler; `test_a_folder_that_moved` has all systems
+IN_CI = {("cmake", True), ("make", False)}  # each place of a compiler; other tests have ninja
 ROCMS = [
     pytest.param(
         system,
