@@ -21,7 +21,7 @@ from tilewright.building.compile_costs import costs_file
 from tilewright.building.compile_job import CompileJob
 from tilewright.building.store.artifact import Artifact, Failure
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import find_toolchain
+from tilewright.building.toolchain import Toolchain, find_toolchain
 from tilewright.codegen.render import render_unchecked
 from tilewright.ops import OPS
 from tilewright.ops.kernel import Kernel
@@ -129,11 +129,21 @@ def built(kernels: Iterable[Kernel]) -> list[Artifact]:
     return [result.artifacts[kernel] for kernel in wanted]
 
 
+def get_toolchain() -> Toolchain:
+    """The toolchain, looked for once for each setting of the environment: hundreds of tests ask for it."""
+    return _find_toolchain(tuple(os.environ.get(name, "") for name in ("PATH", *(knob.name for knob in knobs.KNOBS))))
+
+
+@functools.cache
+def _find_toolchain(_: tuple[str, ...]) -> Toolchain:
+    return find_toolchain()
+
+
 def tried(kernel: Kernel, change: str = "") -> Artifact | Failure:
     """What the build engine makes of a kernel, whatever the rules say about it, and of its changed source."""
     check_listed(kernel, change)
     source = render_unchecked(kernel)
-    unit = CompileJob(change_source(source, change) if change else source, find_toolchain())
+    unit = CompileJob(change_source(source, change) if change else source, get_toolchain())
     return build_compile_jobs([unit], jobs=1, tiers=Tiers(STORE)).results[kernel]
 
 

@@ -58,9 +58,9 @@ class Source:
     [
         ("gfx90a", 64, "v_mfma_f32_16x16x16f16"),
         ("gfx942", 64, "v_mfma_f32_16x16x16_f16"),
-        ("gfx950", 64, "v_mfma_f32_16x16x16_f16"),
+        pytest.param("gfx950", 64, "v_mfma_f32_16x16x16_f16", marks=pytest.mark.deep),
         ("gfx1100", 32, "v_wmma_f32_16x16x16_f16"),
-        ("gfx1201", 32, "v_wmma_f32_16x16x16_f16"),
+        pytest.param("gfx1201", 32, "v_wmma_f32_16x16x16_f16", marks=pytest.mark.deep),
     ],
 )
 def test_a_tiny_source_on_every_family(

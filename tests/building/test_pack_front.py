@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pack_parts import kernel_of, linkable
 
+from built_kernels import in_tier_ci
 from tilewright.building.pack.manifest import Pack
 from tilewright.building.pack.write import write_pack
 from tilewright.building.toolchain import Toolchain
@@ -89,7 +90,9 @@ def test_headers_compile_alone_and_without_a_warning(standard: str, pack: Pack, 
     language = "c++" if "+" in standard else "c"
     headers = [header for header in HEADERS if language == "c++" or header.endswith(".h")]
     include = f"-I{pack.folder}/include"
-    for compiler, header in itertools.product(compilers(toolchain, language), headers):
+    # In CI, the toolchain's own compiler reads the C++ headers only together, in the program below.
+    alone = compilers(toolchain, language)[: 1 if language == "c++" and in_tier_ci() else 2]
+    for compiler, header in itertools.product(alone, headers):
         words = ("-x", language, f"-std={standard}", *STRICT, include, "-include", f"tilewright/{header}")
         done = run(compiler, *words, "-fsyntax-only", "/dev/null")
         assert done.returncode == 0, f"{compiler} {standard} {header}: {done.stderr}"
@@ -125,8 +128,8 @@ def test_the_front_does_what_it_says(pack: Pack, tmp_path: Path) -> None:
     [
         "kernel.supports(1);",
         "kernel.run(Unknown{}, nullptr);",
-        "tilewright::make_args<Unknown>();",
-        "kernel.workspace_size(tw_pack{});",
+        pytest.param("tilewright::make_args<Unknown>();", marks=pytest.mark.deep),
+        pytest.param("kernel.workspace_size(tw_pack{});", marks=pytest.mark.deep),
     ],
 )
 def test_arguments_of_no_op_do_not_compile(call: str, pack: Pack, tmp_path: Path) -> None:

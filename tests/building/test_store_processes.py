@@ -25,7 +25,8 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def test_sixty_four_processes_put_one_key(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [16, pytest.param(64, marks=pytest.mark.deep)])
+def test_processes_put_one_key(store: Store, tmp_path: Path, count: int) -> None:
     gate = tmp_path / "gate"
 
     def work() -> bool:
@@ -33,15 +34,16 @@ def test_sixty_four_processes_put_one_key(store: Store, tmp_path: Path) -> None:
         put(store, KEY)
         return whole(store, KEY)
 
-    pids = [forked(work) for _ in range(64)]
+    pids = [forked(work) for _ in range(count)]
     gate.touch()
-    assert [exit_code(pid) for pid in pids] == [0] * 64
+    assert [exit_code(pid) for pid in pids] == [0] * count
     assert list(store.list_keys()) == [KEY]
     assert verify_entries(store) == []
     assert list(store.layout.work.iterdir()) == []
 
 
-def test_sixty_four_processes_build_one_key_once(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [16, pytest.param(64, marks=pytest.mark.deep)])
+def test_processes_build_one_key_once(store: Store, tmp_path: Path, count: int) -> None:
     def work() -> bool:
         with store.lock_build(KEY, timeout_s=60, already_built=lambda: store.get(KEY) is not None) as lock:
             if store.get(KEY) is None:
@@ -51,12 +53,13 @@ def test_sixty_four_processes_build_one_key_once(store: Store, tmp_path: Path) -
                 put(store, KEY)
         return whole(store, KEY)
 
-    pids = [forked(work) for _ in range(64)]
-    assert [exit_code(pid) for pid in pids] == [0] * 64
+    pids = [forked(work) for _ in range(count)]
+    assert [exit_code(pid) for pid in pids] == [0] * count
     assert len(list(tmp_path.glob("built-*"))) == 1
 
 
-def test_a_hundred_writers_killed_at_any_instant(store: Store) -> None:
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.deep)])
+def test_writers_killed_at_any_instant(store: Store, count: int) -> None:
     chance = random.Random(7)
     keys = [key_of(number) for number in range(3)]
 
@@ -67,7 +70,7 @@ def test_a_hundred_writers_killed_at_any_instant(store: Store) -> None:
                     put(store, key)
                 store.remove(key)
 
-    for _ in range(100):
+    for _ in range(count):
         pid = forked(work)
         time.sleep(chance.uniform(0, 0.015))
         kill(pid)

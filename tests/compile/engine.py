@@ -18,7 +18,7 @@ from typing import Any
 
 from tilewright.base import events, knobs
 from tilewright.building.builder import BuildResult, build_kernels
-from tilewright.building.compile_job import LIBRARY, make_compile_job
+from tilewright.building.compile_job import LIBRARY, CompileJob, make_compile_job
 from tilewright.building.graph import DEVICE
 from tilewright.building.header_set import PRECOMPILED, READ, write_headers
 from tilewright.building.precompiled_headers import prepare_header_set
@@ -55,7 +55,11 @@ def lend_headers(lender: Path, store: Path) -> Path:
 
     Precompiling costs as much as five kernels, so tests of other things begin with headers.
     """
-    unit = make_compile_job(scale(1), find_toolchain())
+    return lend_headers_of(make_compile_job(scale(1), find_toolchain()), lender, store)
+
+
+def lend_headers_of(unit: CompileJob, lender: Path, store: Path) -> Path:
+    """The same for the headers of any kernel."""
     for prefix in (unit.device_headers, unit.host_headers):
         prepare_header_set(prefix, Store(lender))
         found = Store(lender).get(prefix.key(Store(lender)))

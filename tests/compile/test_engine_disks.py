@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from engine import all_load, answer, at_work_in, build, environment, eventually, heard, notices, scale, sound, start
 
+from built_kernels import in_tier_ci
 from tilewright.base.errors import CorruptError
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
@@ -31,7 +32,7 @@ def _fill(disk: Path, leave: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("leave", [0, pytest.param(100_000, marks=pytest.mark.deep), 2_000_000])
+@pytest.mark.parametrize("leave", [0, *(pytest.param(n, marks=pytest.mark.deep) for n in (100_000, 2_000_000))])
 def test_a_disk_that_is_full(ck: Path, disk: Path, leave: int) -> None:
     """Without room for anything, for the texts alone, and for kernels but not for precompiled headers."""
     _fill(disk, leave)
@@ -46,8 +47,9 @@ def test_a_disk_that_is_full(ck: Path, disk: Path, leave: int) -> None:
     sound(disk / "store")
 
 
-def test_a_disk_that_fills_up_in_the_middle(ck: Path, disk: Path, warm: Callable[[Path], Path]) -> None:
-    factors = list(range(1, 13))
+@pytest.mark.parametrize("count", [6, pytest.param(12, marks=pytest.mark.deep)])
+def test_a_disk_that_fills_up_in_the_middle(ck: Path, disk: Path, warm: Callable[[Path], Path], count: int) -> None:
+    factors = list(range(1, count + 1))
     process = start(environment(ck, warm(disk / "store")), factors)
     eventually(lambda: list(disk.glob("store/v1/entries/*/*/kernel.so")), 60)
     _fill(disk, 0)
@@ -101,7 +103,7 @@ def _remove(path: Path) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip, _remove])
+@pytest.mark.parametrize("damage", [_truncate, _flip, pytest.param(_remove, marks=pytest.mark.deep)])
 def test_damaged_kernels_are_built_again(shared_store: Path, damage: Callable[[Path], None]) -> None:
     names = ["kernel.so", "kernel.co", "host.o", "manifest.json"]
     factors = list(range(6000, 6000 + len(names)))
@@ -171,7 +173,7 @@ def test_clocks_do_not_matter(tmp_path: Path, years: int, warm: Callable[[Path],
 
 def test_gc_of_everything_during_a_build(ck: Path, tmp_path: Path, warm: Callable[[Path], Path]) -> None:
     """Headers vanish as soon as they are stored, and what is left over goes; the build does not notice."""
-    factors = list(range(1, 9))
+    factors = list(range(1, 6 if in_tier_ci() else 9))
     store = Store(warm(tmp_path / "store"))  # the headers are taken from the store, and go from there
     process = start(environment(ck, store.root), factors)
     eventually(lambda: at_work_in(store.root))

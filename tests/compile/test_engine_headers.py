@@ -87,8 +87,8 @@ def test_headers_that_change_during_a_build(toolchain: Toolchain, header: Path, 
 def test_another_installation_shares_precompiled_headers(ck: Path, tmp_path: Path) -> None:
     """As a second venv of the same user: only the folder of the package differs."""
     moved = tmp_path / "moved"
-    shutil.copytree(PACKAGE_ROOT / "tilewright", moved / "tilewright", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(PLUGIN, moved, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE_ROOT / "tilewright", moved / "tilewright")
+    shutil.copytree(PLUGIN, moved, dirs_exist_ok=True)
     surroundings = environment(ck, tmp_path / "store")
     first = answer(start(surroundings, [301]))
     second = answer(start({**surroundings, "PYTHONPATH": str(moved)}, [302]))

@@ -23,7 +23,6 @@ from tilewright.ops import fits
 
 pytestmark = pytest.mark.compile
 
-FEW = 10
 GEMM, CONV, SORTING = "gemm/standard", "grouped_conv/backward_weight", "moe_sorting/plain"
 
 
@@ -45,15 +44,16 @@ def judges() -> dict[str, Judge]:
     }
 
 
+@pytest.mark.parametrize("count", [4, pytest.param(10, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", [GEMM, CONV, SORTING])
-def test_changed_instructions_are_noticed_by_the_trials(judges: dict[str, Judge], name: str) -> None:
+def test_changed_instructions_are_noticed_by_the_trials(judges: dict[str, Judge], name: str, count: int) -> None:
     """With so few mutations, none that matters may be missed."""
     judge = judges[name]
-    changes = draw_mutations(judge.lines, FEW, 20261, judge.is_supported)
+    changes = draw_mutations(judge.lines, count, 20261, judge.is_supported)
     found = {str(change): judge.judge(change) for change in changes}
-    assert len(found) == FEW
+    assert len(found) == count
     assert [f"{change}: {outcome.how}" for change, outcome in found.items() if outcome.verdict == MISSED] == []
-    assert sum(outcome.verdict == NOTICED for outcome in found.values()) >= FEW // 2
+    assert sum(outcome.verdict == NOTICED for outcome in found.values()) >= count // 2
 
 
 def test_every_instruction_that_larger_problems_execute_is_in_a_trial(judges: dict[str, Judge]) -> None:
@@ -70,7 +70,7 @@ def test_a_division_of_the_map_from_work_groups_to_tiles(judges: dict[str, Judge
     verdicts = {judge.judge(Mutation(line, "s_nop 0")).verdict for line in divisions}
     assert verdicts <= {NOTICED, SAME} and NOTICED in verdicts
     few = Judge(judge.kernel, judge.artifact, trials=[t.problem for t in judge.trials if _work_groups(t.problem) <= 4])
-    assert MISSED in {few.judge(Mutation(line, "s_nop 0")).verdict for line in divisions}
+    assert any(few.judge(Mutation(line, "s_nop 0")).verdict == MISSED for line in divisions)
 
 
 def _work_groups(problem: object) -> int:
@@ -86,7 +86,7 @@ def test_unrolled_loops_over_the_table_of_a_sorting(judges: dict[str, Judge]) ->
     assert len(changes) >= 5
     assert [str(change) for change in changes if judge.judge(change).verdict == MISSED] == []
     few = Judge(judge.kernel, judge.artifact, trials=[trial.problem for trial in judge.trials[:7]])
-    assert MISSED in {few.judge(change).verdict for change in changes}
+    assert any(few.judge(change).verdict == MISSED for change in changes)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -114,20 +114,24 @@ def test_outcomes_are_taken_from_the_log(tmp_path: object) -> None:
 @pytest.mark.parametrize(
     "gpu", [*tiered(["gfx942"], lambda gpu: [make_gemm(gpu)]), pytest.param("gfx1201", marks=pytest.mark.deep)]
 )
-@pytest.mark.parametrize("at_most", [12, pytest.param(1000, marks=pytest.mark.deep)])
-def test_every_barrier_and_wait_that_is_needed_is_missed_in_strict_mode(gpu: str, at_most: int) -> None:
+@pytest.mark.parametrize("at_most", [6, pytest.param(1000, marks=pytest.mark.deep)])
+def test_every_barrier_and_wait_that_is_needed_is_missed_in_strict_mode(
+    judges: dict[str, Judge], gpu: str, at_most: int
+) -> None:
     kernel = make_gemm(gpu)
-    (artifact,) = built([kernel])
-    judge = Judge(kernel, artifact)
-    taken = remove_synchronization(judge.lines)
-    taken = random.Random(1).sample(taken, min(at_most, len(taken)))
+    judge = judges[GEMM] if judges[GEMM].kernel == kernel else Judge(kernel, *built([kernel]))
+    every = remove_synchronization(judge.lines)
+    assert len(every) > 10
+    taken = random.Random(1).sample(every, min(at_most, len(every)))
     outcomes = {str(change): judge.judge_removal(change) for change in taken}
-    assert len(outcomes) > 10
+    assert len(outcomes) == len(taken)
     assert [name for name, found in outcomes.items() if found.verdict in (SAME, WITHIN, MISSED)] == []
     noticed = [change for change in taken if outcomes[str(change)].verdict not in HARMLESS]
     assert len(noticed) > len(outcomes) / 2
     # What makes strict mode worth its time: the other notices missing barriers by chance, and missing waits never.
-    waits = random.Random(1).sample([change for change in noticed if WAIT.match(change.line.text)], 4)
+    waits = random.Random(1).sample(
+        [change for change in noticed if WAIT.match(change.line.text)], min(4, at_most // 3)
+    )
     fast = {judge.judge(change, Mode.FAST, only=outcomes[str(change)].trial).verdict for change in waits}
     assert fast == {SAME}
 

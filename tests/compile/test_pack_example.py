@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -88,10 +89,10 @@ def configure(pack: Path, build: Path, *options: str, source: Path = EXAMPLE) ->
     return run("cmake", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={pack}", *strict, *options)
 
 
-def build_example(pack: Path, build: Path, *options: str) -> None:
+def build_example(pack: Path, build: Path, *options: str, targets: Sequence[str] = ()) -> None:
     configured = configure(pack, build, *options)
     assert configured.returncode == 0, configured.stderr
-    made = run("cmake", "--build", build)
+    made = run("cmake", "--build", build, *(("--target", *targets) if targets else ()))
     assert made.returncode == 0, made.stdout + made.stderr
 
 
@@ -111,7 +112,7 @@ def test_the_example_finds_lists_asks_and_survives_a_move(pack: Pack, expected: 
     try:
         assert read_pack(moved).kernels == pack.kernels
         assert run(tmp_path / "build" / "choose", moved, "gfx942").stdout == expected
-        build_example(moved, tmp_path / "again")
+        build_example(moved, tmp_path / "again", targets=("choose", "list_kernels"))
         assert run(tmp_path / "again" / "choose", moved, "gfx942").stdout == expected
         # The first GPU of the pack is the default of the C program.
         assert KERNELS[2].slug in run(tmp_path / "again" / "list_kernels").stdout
@@ -121,7 +122,7 @@ def test_the_example_finds_lists_asks_and_survives_a_move(pack: Pack, expected: 
 
 def test_the_example_runs_a_kernel_on_the_emulated_device(pack: Pack, tmp_path: Path) -> None:
     command = f"-DTILEWRIGHT={sys.executable};-m;tilewright"
-    build_example(pack.folder, tmp_path / "build", "-DGPU=gfx942", command)
+    build_example(pack.folder, tmp_path / "build", "-DGPU=gfx942", command, targets=("run",))
     surroundings = {**os.environ, "PYTHONPATH": str(EXAMPLE.parents[1] / "src")}
     words = ["ctest", "--test-dir", str(tmp_path / "build"), "--verbose"]
     done = subprocess.run(words, env=surroundings, capture_output=True, text=True, check=False)

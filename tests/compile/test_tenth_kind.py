@@ -19,7 +19,7 @@ pytestmark = pytest.mark.compile
 
 def test_a_tenth_kind_is_one_file_one_launcher_and_one_golden(tmp_path: Path) -> None:
     package = tmp_path / "tilewright"
-    shutil.copytree(Path(tilewright.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(Path(tilewright.__file__).parent, package)
     shutil.copy(SAMPLE / "dot_o_o.py", package / "ops" / "fmha" / "kinds")
     shutil.copy(SAMPLE / "dot_o_o.hpp", package / "ops" / "fmha" / "launch")
 

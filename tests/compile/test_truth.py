@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tilewright as tw
-from built_kernels import in_ci, in_tier_ci, tiered, tried
+from built_kernels import get_toolchain, in_ci, in_tier_ci, tiered, tried
 from ci_kernels import STORE, format_name, list_pairs, read_list, read_samples
 from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tests.proof.trees import run_tree
@@ -22,7 +22,6 @@ from tests.proof.truth import ARCHS, Case, judge
 from tilewright import arch as archs
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.tiers import Tiers
-from tilewright.building.toolchain import find_toolchain
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.verify import verify
 from tilewright.emulator.launch import Mode
@@ -32,6 +31,8 @@ from tilewright.ops.rule import find_violations
 
 pytestmark = pytest.mark.compile
 
+# Problems that each kernel computes in CI: most of the time is spent on reading a kernel, once for each loop form.
+MOST_TRIALS_IN_CI = 3
 KEPT = [Case(kernel, expected) for expected, kernel in read_samples()]
 # Kernels that rules accept with a newer CK tree only.
 KEPT_FOR_NEWER = [Case(kernel, expected) for expected, kernel in read_samples(NEWER)]
@@ -46,7 +47,7 @@ class Wanted:
     accepted: int
     rejected: int
     broken_rules: int
-    most_trials: int  # problems that each kernel computes, so that CI stays short; `make verified` takes all
+    most_trials: int  # problems that each kernel computes in the deep tier; `make verified` takes all
     pairs: int  # of kernel and problem, at least
     every_value_of: tuple[str, ...]  # fields
     dtypes: frozenset[str]
@@ -204,20 +205,20 @@ def test_ci_builds_every_pair_of_features_and_every_bad_example() -> None:
 
 @pytest.mark.parametrize("case", cases(examples()), ids=case_id)
 def test_the_bad_example_of_a_rule_that_the_compiler_enforces(case: Case) -> None:
-    outcome = judge(case, tried(case.kernel), find_toolchain(), again=not in_tier_ci())
+    outcome = judge(case, tried(case.kernel), get_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.finding}: {outcome.error}"
 
 
-def trials(case: Case) -> tuple[Any, ...]:
-    """Problems for a kernel of the sample, not more than CI has time for."""
+def trials(case: Case, most: int) -> tuple[Any, ...]:
+    """At most this many problems for a kernel of the sample."""
     every = get_execution(case.kernel.op).trials(case.kernel.config, archs.load(case.kernel.arch))
     # Not the first ones only: the list goes from sizes along one dimension to splits, batches and strides.
-    return every[:: -(-len(every) // WANTED[case.kernel.op].most_trials)]
+    return every[:: -(-len(every) // most)]
 
 
 @pytest.mark.parametrize("name", WANTED)
 def test_there_are_enough_pairs_of_kernel_and_problem(name: str) -> None:
-    counts = [len(trials(case)) for case in accepted_of(name)]
+    counts = [len(trials(case, WANTED[name].most_trials)) for case in accepted_of(name)]
     assert min(counts) > 0
     assert sum(counts) >= WANTED[name].pairs
 
@@ -226,11 +227,12 @@ def test_there_are_enough_pairs_of_kernel_and_problem(name: str) -> None:
 def test_accepted(case: Case) -> None:
     """It compiles to the kernel that it says, and that computes what it should, on the emulated device."""
     entry = tried(case.kernel)
-    outcome = judge(case, entry, find_toolchain(), again=not in_tier_ci())
+    outcome = judge(case, entry, get_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"
     assert isinstance(entry, Artifact)
     device = tw.Device(f"emulated:{case.kernel.arch}")
-    checks = verify(case.kernel, entry, device, trials(case), mode=Mode.STRICT)
+    most = MOST_TRIALS_IN_CI if in_tier_ci() else WANTED[case.kernel.op].most_trials
+    checks = verify(case.kernel, entry, device, trials(case, most), mode=Mode.STRICT)
     wrong = [f"{check.problem}: {check.verdict}: {check.message}" for check in checks if not check.ok]
     assert wrong == [], outcome.slug
 
@@ -246,9 +248,9 @@ def cases_for_newer() -> list[Any]:
 @needs_newer
 @pytest.mark.parametrize("case", cases_for_newer(), ids=case_id)
 def test_with_the_newer_headers(case: Case) -> None:
-    """As `test_accepted`, on all trials, and as `test_rejected`."""
+    """As `test_accepted`, in the deep tier on all trials, and as `test_rejected`."""
     with use_tree(TREES / NEWER):
-        (result,) = run_tree([case], 1, Tiers(STORE))
+        (result,) = run_tree([case], 1, Tiers(STORE), MOST_TRIALS_IN_CI if in_tier_ci() else None)
     assert result.finding == ""
     assert result.rule == ("" if case.expected == COMPUTES else case.expected)
     assert result.said != COMPUTES, "an accepted kernel must have run"
@@ -256,5 +258,5 @@ def test_with_the_newer_headers(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases(REJECTED), ids=case_id)
 def test_rejected(case: Case) -> None:
-    outcome = judge(case, tried(case.kernel), find_toolchain(), again=not in_tier_ci())
+    outcome = judge(case, tried(case.kernel), get_toolchain(), again=not in_tier_ci())
     assert not outcome.finding, f"{outcome.slug}: {outcome.finding}: {outcome.error}"

@@ -304,6 +304,10 @@ def test_wrong_gradients() -> None:
 CHANNELS = ((64, 128, 1), (3, 64, 1), (5, 7, 1), (6, 6, 6), (96, 48, 3))
 
 
+# With fp32 in all directions, in one, and in none.
+PLANNED_IN_CI = ("gfx942", "gfx950", "gfx1201")
+
+
 @functools.cache
 def list_gpus_with_fp32(direction: str) -> tuple[str, ...]:
     """CDNA 4 has no transposing LDS reads for fp32 (rule A103), and RDNA no matrix instruction."""
@@ -311,7 +315,10 @@ def list_gpus_with_fp32(direction: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward_data", "backward_weight"])
-@pytest.mark.parametrize("gpu", archs.arch_names())
+@pytest.mark.parametrize(
+    "gpu",
+    [pytest.param(name, marks=() if name in PLANNED_IN_CI else pytest.mark.deep) for name in archs.arch_names()],
+)
 def test_portfolio_has_a_kernel_for_every_problem(gpu: str, direction: str) -> None:
     arch = archs.load(gpu)
     for ndim, dtype in ((1, "bf16"), (2, "fp16"), (3, "fp32")):

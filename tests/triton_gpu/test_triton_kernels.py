@@ -24,7 +24,11 @@ pytestmark = [
 FP8 = {"gfx942": torch.float8_e4m3fnuz, "gfx950": torch.float8_e4m3fn, "gfx1201": torch.float8_e4m3fn}
 
 
-@pytest.fixture(params=EMULATED)
+# One of CDNA and one of RDNA. `test_matrix_instructions` has all.
+IN_CI = ("gfx942", "gfx1201")
+
+
+@pytest.fixture(params=[pytest.param(name, marks=() if name in IN_CI else pytest.mark.deep) for name in EMULATED])
 def gpu(request: pytest.FixtureRequest):
     with tilewright.triton.use(request.param, mode="strict") as active:
         yield active

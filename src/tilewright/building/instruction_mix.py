@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -78,6 +79,7 @@ _PREFIXES: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+@functools.lru_cache(4096)
 def classify(mnemonic: str) -> str:
     """Return the class of a mnemonic."""
     for name, prefixes in _PREFIXES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tilewright.arch.spec import Arch
@@ -144,6 +144,7 @@ def _read_operand(text: str, line: DisassembledLine) -> Operand:
     return operand
 
 
+@lru_cache(65536)
 def parse_operand(text: str) -> Operand | None:
     """Parse an operand; None if its form is unknown."""
     if text in ("off", "null"):
@@ -217,6 +218,8 @@ def _parse_modifier(text: str, line: DisassembledLine) -> tuple[str, Modifier]:
 
 def _split_text(text: str, separator: str) -> list[str]:
     """Split a text at separators that are not inside brackets."""
+    if "[" not in text and "(" not in text:
+        return [part for each in text.split(separator) if (part := each.strip())]
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):
         if character in "[(":

@@ -221,13 +221,24 @@ def make_record(
     handler: str | int, out: OperandRecord | None = None, sources: Sequence[OperandRecord] = (), **fields: Any
 ) -> InstructionRecord:
     """Make a record from the name or number of its handler."""
-    made = InstructionRecord(op=NUMBERS[handler] if isinstance(handler, str) else handler, **fields)
-    made.out = out if out is not None else make_operand(0)
-    for k in range(4):
-        made.sources[k] = sources[k] if k < len(sources) else make_operand(0)
-    if "wait" not in fields:
-        made.wait = (_OCTET * QUEUES)(*[ANY_NUMBER] * QUEUES)
+    made = InstructionRecord.from_buffer_copy(_EMPTY_RECORD)
+    made.op = NUMBERS[handler] if isinstance(handler, str) else handler
+    for name, value in fields.items():
+        setattr(made, name, value)
+    if out is not None:
+        made.out = out
+    for k, source in enumerate(sources[:4]):
+        made.sources[k] = source
     return made
 
 
-_OCTET: Any = type(InstructionRecord().wait)._type_
+def _make_empty_record() -> bytes:
+    """Make the bytes of a record without operands, which waits for nothing: copying them is faster."""
+    made = InstructionRecord(out=make_operand(0))
+    for k in range(4):
+        made.sources[k] = make_operand(0)
+    made.wait = type(made.wait)(*[ANY_NUMBER] * QUEUES)
+    return bytes(made)
+
+
+_EMPTY_RECORD = _make_empty_record()
