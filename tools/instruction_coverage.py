@@ -2,6 +2,7 @@
 
     python tools/instruction_coverage.py              write the tables into docs/evidence.md
     python tools/instruction_coverage.py --check      write nothing, fail if they are stale
+    python tools/instruction_coverage.py --check --gpu gfx942      the same, for the numbers of one GPU only
 
 The names are those in the assembler's table of LLVM 22; a GPU has a name if the assembler asks for its operands. The
 emulated device supports it if it can translate the name with some operands. Names include older spellings.
@@ -80,6 +81,7 @@ def list_gpu_names(gpu: str, names: list[str]) -> list[str]:
     return [name for number, name in enumerate(names, 1) if not _UNKNOWN.search(first.get(number, ""))]
 
 
+@cache
 def classify(name: str) -> str:
     return next(label for label, start in CLASSES if re.match(start, name))
 
@@ -222,31 +224,43 @@ def support(name: str, gpu: str) -> str:
     return ""
 
 
+def find_support(gpu: str, names: list[str]) -> dict[str, str]:
+    """Return how each name that a GPU has is supported."""
+    return {name: support(name, gpu) for name in list_gpu_names(gpu, names)}
+
+
+def count_support(found: dict[str, str]) -> list[str]:
+    """Return the column of a GPU: supported and all names of each class, then of all classes but the first four."""
+    labels = [label for label, _ in CLASSES]
+    cells = []
+    for group in (*([label] for label in labels), labels[LEFT_OUT:]):
+        kinds = [kind for name, kind in found.items() if classify(name) in group]
+        cells.append(f"{sum(map(bool, kinds))} / {len(kinds)}" if kinds else "–")
+    return cells
+
+
+def read_column(text: str, gpu: str) -> list[str]:
+    """Return the column of a GPU in the page."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    return [row[rows[0].index(gpu)] for row in rows[2:]]
+
+
 def make_tables() -> str:
     """Return the tables as Markdown."""
     names = read_names()
-    found = {gpu: {name: support(name, gpu) for name in list_gpu_names(gpu, names)} for gpu in EMULATED}
-    rows, missing = [], []
+    found = {gpu: find_support(gpu, names) for gpu in EMULATED}
+    missing = []
     for number, (label, _) in enumerate(CLASSES):
-        cells = []
-        lacking: dict[str, list[str]] = {}
-        for gpu in EMULATED:
-            here = {name: kind for name, kind in found[gpu].items() if classify(name) == label}
-            cells.append(f"{sum(map(bool, here.values()))} / {len(here)}" if here else "–")
-            for name, kind in here.items():
-                if not kind:
-                    lacking.setdefault(name, []).append(gpu)
-        rows.append((label, *cells))
+        lacking = {
+            name for here in found.values() for name, kind in here.items() if not kind and classify(name) == label
+        }
         if lacking and number >= LEFT_OUT:
             listed = ", ".join(f"`{name}`" for name in sorted(lacking))
             missing.append(wrap_paragraph(f"**{label}** ({len(lacking)}): {listed}"))
-    kept = [CLASSES[k][0] for k in range(LEFT_OUT, len(CLASSES))]
-    totals = []
-    for gpu in EMULATED:
-        kinds = [kind for name, kind in found[gpu].items() if classify(name) in kept]
-        totals.append(f"{sum(map(bool, kinds))} / {len(kinds)}")
     numpy_only = sorted({name for gpu in EMULATED for name, kind in found[gpu].items() if kind == "numpy"})
-    table = format_table(("class", *EMULATED), [*rows, ("**all but the first four**", *totals)])
+    labels = (*(label for label, _ in CLASSES), "**all but the first four**")
+    columns = [count_support(found[gpu]) for gpu in EMULATED]
+    table = format_table(("class", *EMULATED), list(zip(labels, *columns, strict=True)))
     parts = [table, "Not supported, on at least one GPU:", *missing]
     parts.append(wrap_paragraph("Only on the NumPy engine: " + ", ".join(f"`{name}`" for name in numpy_only)))
     return "\n\n".join(part.strip() for part in parts) + "\n"
@@ -255,10 +269,18 @@ def make_tables() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail if the tables are stale")
+    parser.add_argument("--gpu", choices=EMULATED, help="with --check: compare the numbers of this GPU only")
     given = parser.parse_args()
+    if given.gpu and not given.check:
+        parser.error("--gpu needs --check: the page is written for all GPUs")
     text = PAGE.read_text("utf-8")
     before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
+    tables, _, after = rest.partition(END)
+    if given.gpu:
+        if read_column(tables, given.gpu) == count_support(find_support(given.gpu, read_names())):
+            return 0
+        print(f"{PAGE} is stale for {given.gpu}: run tools/instruction_coverage.py", file=sys.stderr)
+        return 1
     new = f"{before}{START}\n{make_tables()}\n{END}{after}"
     if new == text:
         return 0

@@ -313,8 +313,9 @@ def find_stale(folder: Path) -> dict[Path, str]:
     """Find the generated documents and modules that are stale, with their new text."""
     if ARCH_PATH.get() is not None:
         raise SystemExit(f"{ARCH_PATH.name} is set; unset it: the documents describe the GPUs that are shipped")
-    wanted = {folder / name: make() for name, make in PAGES.items()} | make_keyword_files(OPS)
+    wanted = {folder / name: make() for name, make in PAGES.items()}
     if folder == FOLDER:
+        wanted |= make_keyword_files(OPS)
         wanted[COVERAGE] = make_coverage_page()
         wanted[GALLERY] = make_gallery_page()
     return {path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text}

@@ -20,13 +20,16 @@ HEALTH = {
     "health_check_timeout_ms": 1000,
     "health_check_failure_threshold": 3,
 }
+# The dashboard, the autoscaler's monitor and the log monitor are Python processes that take a second each to start.
+HEAD = {"include_dashboard": False, "no_monitor": True, "include_log_monitor": False, "_system_config": HEALTH}
 
 
 @contextmanager
 def ray_nodes(*cpus: int, stores: Path | None = None) -> Iterator[tuple[Any, list[Any]]]:
-    """Start a cluster with a node for each number of processors, and connect this process to it. The head has none.
+    """Start a cluster with a node for each number of processors, and connect this process to it.
 
-    With `stores`, each node has its own artifact store there, as separate machines do.
+    The first node is the head, which must not be killed. With `stores`, each node has its own artifact store there, as
+    separate machines do.
     """
     # Usage reports and the metrics exporter would each take seconds to start.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -34,14 +37,13 @@ def ray_nodes(*cpus: int, stores: Path | None = None) -> Iterator[tuple[Any, lis
     from ray.cluster_utils import Cluster
 
     ray = import_ray()
-    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": HEALTH}
-    cluster: Any = Cluster(initialize_head=True, head_node_args={"object_store_memory": OBJECT_STORE_BYTES, **head})
+    cluster: Any = Cluster()
     try:
-        nodes = []
+        nodes: list[Any] = []
         for number, each in enumerate(cpus):
             if stores is not None:
                 os.environ[STORE.name] = str(stores / f"node{number}")
-            nodes.append(add_node(cluster, each))
+            nodes.append(add_node(cluster, each, **({} if nodes else HEAD)))
         ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
         yield cluster, nodes
     finally:
@@ -49,9 +51,9 @@ def ray_nodes(*cpus: int, stores: Path | None = None) -> Iterator[tuple[Any, lis
         cluster.shutdown()
 
 
-def add_node(cluster: Any, cpus: int) -> Any:
+def add_node(cluster: Any, cpus: int, **options: Any) -> Any:
     """Add a node."""
-    return cluster.add_node(num_cpus=cpus, object_store_memory=OBJECT_STORE_BYTES)
+    return cluster.add_node(num_cpus=cpus, object_store_memory=OBJECT_STORE_BYTES, **options)
 
 
 def kill_node(cluster: Any, node: Any) -> None:

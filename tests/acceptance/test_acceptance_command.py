@@ -99,7 +99,7 @@ DEFECTS = (
 
 
 # Each run takes about 8 s of CPU time, so that CI has one defect of each sort: rounding, data, launch.
-IN_CI = ("exponential", "matrix rounding", "lds", "atomic", "nothing written")
+IN_CI = ("matrix rounding", "lds", "nothing written")
 PARAMETERS = [
     pytest.param(each, marks=() if each.name in IN_CI else pytest.mark.deep, id=each.name.replace(" ", "-"))
     for each in DEFECTS

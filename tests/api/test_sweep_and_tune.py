@@ -88,7 +88,7 @@ def test_problems_may_be_mappings_or_a_file(recording: Path, tmp_path: Path) -> 
     assert all(each == keys[0] for each in keys)
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5])
+@pytest.mark.parametrize("share", [0.25, pytest.param(0.5, marks=pytest.mark.deep)])
 def test_a_budget_is_kept_and_continued(recording: Path, tmp_path: Path, share: float) -> None:
     total = estimate_plan(make_plan(SET, PROBLEMS, DEVICE, TimingSettings(), recording).plan).total
     some = tw.sweep(SET, PROBLEMS, DEVICE, replay=recording, out=tmp_path / "out", budget=share)

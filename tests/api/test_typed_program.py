@@ -72,11 +72,24 @@ def test_the_program_uses_every_public_name() -> None:
     assert set(tw.__all__) <= set(re.findall(r"tw\.(\w+)", PROGRAM))
 
 
+# With the settings of `make check` most of the work is in its cache. As a user has it, nothing is.
+OF_CHECK = ("--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache"))
+OF_USERS = ("--strict", "--config-file=", "--cache-dir", str(ROOT / ".mypy_cache" / "users"))
+
+
 @pytest.mark.slow
-def test_a_type_checker_accepts_the_program(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--cache-dir", str(ROOT / ".mypy_cache")]
-    done = subprocess.run([*command, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("options", "inside"),
+    [(OF_CHECK, True), pytest.param(OF_USERS, False, marks=pytest.mark.deep)],
+    ids=["check", "users"],
+)
+def test_a_type_checker_accepts_the_program(options: tuple[str, ...], inside: bool, tmp_path: Path) -> None:
+    assert (Path(tw.__file__).parent / "py.typed").is_file()  # without it, a checker ignores an installed package
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", *options, str(program)]
+    folder = ROOT if inside else tmp_path
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
     assert not re.findall(r"program\.py:.* error: .*", done.stdout), done.stdout
     said = re.findall(r'Revealed type is "(.*)"', done.stdout)

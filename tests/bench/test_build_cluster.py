@@ -1,4 +1,4 @@
-"""Builds on a real Ray cluster of three nodes on this machine, each with its own store and a shared folder."""
+"""Builds on a real Ray cluster of two nodes on this machine, each with its own store and a shared folder."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(plugin: Path, place: Path) -> Iterator[tuple[Any, list[Any]]]:
-    """Three nodes that know the op `scale`, with the same CK tree as this process."""
+    """Two nodes that know the op `scale`, with the same CK tree as this process."""
     with pytest.MonkeyPatch.context() as patch:
         for knob in knobs.KNOBS:
             patch.delenv(knob.name, raising=False)
         patch.setenv("PYTHONPATH", os.pathsep.join([str(plugin), os.environ.get("PYTHONPATH", "")]))
         patch.setenv(knobs.CK_PATH.name, str(make_ck_tree(place / "ck")))
         patch.setenv(knobs.STORE.name, "")  # so that it is put back afterwards
-        with ray_nodes(1, 1, 1, stores=place / "stores") as started:
+        with ray_nodes(1, 1, stores=place / "stores") as started:
             patch.delenv(knobs.STORE.name)
             yield started
 
@@ -91,7 +91,7 @@ def test_each_kernel_is_compiled_once_and_a_second_build_needs_no_cluster(cluste
     report = done.report
     assert (report.kernels, report.compiled, report.hits, report.sent_again) == (4, 3, 0, 0)
     assert sum(node.failed for node in report.nodes) == 1
-    assert [node.state for node in report.nodes] == [USED] * 3
+    assert [node.state for node in report.nodes] == [USED] * 2
     assert all(node.cpu_s > node.header_cpu_s > 0 for node in report.nodes if node.compiled)
     # All results, also the failure, are in this machine's store and in the shared one.
     for store in (tmp_path / "own", tmp_path / "other"):
@@ -117,13 +117,13 @@ def test_a_node_killed_in_the_middle_loses_no_kernel(cluster, place, tmp_path, m
     states = {node.node: node for node in run.done.report.nodes}
     assert states[killed.node_id].state == LOST
     assert states[killed.node_id].sent_again <= 4  # one batch
-    assert [node.state for node in states.values()].count(USED) == 2
+    assert [node.state for node in states.values()].count(USED) == 1
     assert any(killed.node_id[:8] in notice for notice in run.notices), run.notices
     assert run.done.report.wall_s < 110, "it waited until the claims of the killed node expired, after 120 s"
 
 
 def test_nodes_with_other_headers_are_not_used(cluster, place, share, tmp_path, monkeypatch) -> None:
-    """The coordinator has the headers of a fourth node, which therefore builds alone."""
+    """The coordinator has the headers of a third node, which therefore builds alone."""
     started, _ = cluster
     other = make_ck_tree(tmp_path / "ck")
     (other / "include" / "ck_tile" / "new.hpp").write_text("#pragma once\n")

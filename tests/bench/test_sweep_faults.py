@@ -35,7 +35,7 @@ REFUSED_PROBLEMS = 56
 KILLED_COORDINATORS, DAMAGED_LINES, FULL_DISKS = 2, 12, 6
 
 
-@pytest.mark.parametrize(("divisor", "faults"), [(4, 60), pytest.param(1, 200, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(("divisor", "faults"), [(8, 45), pytest.param(1, 200, marks=pytest.mark.deep)])
 def test_faults_of_all_kinds(divisor: int, faults: int, tmp_path: Path) -> None:
     folder, log = tmp_path / "sweep", tmp_path / "log"
     counts = {fault: -(-count // divisor) for fault, (count, _) in FAULTS.items()}

@@ -37,16 +37,16 @@ def request(folder: Path, kernels: int, good: int, **more: Any) -> dict[str, Any
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
 def test_a_signal_finishes_what_runs_and_keeps_it(tmp_path: Path, number: signal.Signals) -> None:
     folder, log = tmp_path / "sweep", tmp_path / "log"
-    asked = request(folder, 1, 200, settings={"seconds": 0.05, "log": str(log)})
+    asked = request(folder, 1, 60, settings={"seconds": 0.05, "log": str(log)})
     coordinator = start(asked)
     eventually(lambda: log.exists() and len(log.read_text().splitlines()) > 5)
     os.kill(coordinator.pid, number)
     found = answer(coordinator, code=130)
     begun = log.read_text().splitlines()
-    assert found["left"] == 200 - len(begun)
+    assert found["left"] == 60 - len(begun)
     assert journalled(folder) == sorted(begun)  # what was begun was finished and kept
     assert answer(start(asked))["known"] == len(begun)
-    assert len(journalled(folder)) == 200
+    assert len(journalled(folder)) == 60
 
 
 def test_nothing_journalled_is_done_again_after_the_coordinator_was_killed(tmp_path: Path) -> None:

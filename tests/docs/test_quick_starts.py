@@ -16,7 +16,15 @@ from tilewright.base import knobs
 PAGES = sorted([*ROOT.glob("docs/start/*.md"), ROOT / "docs" / "coming-from-ck.md"])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+COMPILED = [page for page in PAGES if any(block.compiles and block.run for block in blocks(page))]
+
+
+def list_cases() -> list[object]:
+    """All pages. The commands of those in COMPILED run a second time with the compiler, in CI only then."""
+    return [pytest.param(page, id=page.stem, marks=[pytest.mark.deep] if page in COMPILED else []) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", list_cases())
 def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for knob in knobs.KNOBS:
         monkeypatch.delenv(knob.name, raising=False)
@@ -24,7 +32,7 @@ def test_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", COMPILED, ids=lambda page: page.stem)
 def test_commands_that_compile_run(page: Path, tmp_path: Path) -> None:
     run_commands(page, blocks(page), tmp_path, with_store())
 

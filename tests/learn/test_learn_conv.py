@@ -68,7 +68,7 @@ def test_all_rows_are_timings_of_the_file(data: conv_data.Labelled) -> None:
     assert (perfect.mean, perfect.problems) == (1, 231)
 
 
-@pytest.mark.slow
+@pytest.mark.deep  # CI trains on the same data in the next test, and in tests/bench/test_end_to_end.py
 def test_the_promised_figures_are_reached() -> None:
     lines = [each for each in conv.run(bounded=True) if isinstance(each, Line)]
     wanted = [each for each in lines if each.target]

@@ -80,6 +80,7 @@ def test_fused_moe() -> None:
     assert sum(many for what, many in left_out(found).items() if "failed" in what) == 7114
 
 
+@pytest.mark.deep  # reading its file takes 9 s; CI checks the split of its problems (test_evaluation_leakage.py)
 def test_miopen() -> None:
     found = miopen.run(bounded=True)
     check(

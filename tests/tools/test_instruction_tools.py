@@ -39,6 +39,7 @@ def test_a_path_without_a_gpu_is_an_error(tmp_path: Path) -> None:
     assert "names no emulated GPU" in done.stderr
 
 
-def test_the_page_has_the_current_tables() -> None:
-    done = run_tool("instruction_coverage.py", "--check")
+@pytest.mark.parametrize("options", [("--gpu", "gfx942"), pytest.param((), marks=pytest.mark.deep)])
+def test_the_page_has_the_current_tables(options: tuple[str, ...]) -> None:
+    done = run_tool("instruction_coverage.py", "--check", *options)
     assert done.returncode == 0, done.stderr
