@@ -11,13 +11,16 @@ from typing import Any
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.fields import ConfigBase, Field, list_fields
 from tilewright.ops.op import Op
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import Rule, find_violations
 from tilewright.ops.space import Axis, Search
 
 # The probability that an optional field is drawn instead of keeping its default.
 OPTIONAL_SHARE = 0.15
 # Fields with at most this many values are drawn before the tiles.
 SHORT = 9
+# Steps of a search with backjumping after which it asks rules for the causes of their rejections. Most searches end
+# earlier. They do not ask, since another order of steps would draw other configs for the golden files.
+PATIENCE = 4000
 
 
 def _make_shapes(*tiles: tuple[int, int, int]) -> tuple[Shape, ...]:
@@ -67,6 +70,8 @@ class OrderedAxis(Axis):
 class RandomSearch(Search):
     """A search that tries the values of each axis in random order."""
 
+    steps = 0
+
     def draw_member(self, rng: random.Random) -> dict[str, Any] | None:
         """A legal combination; None if there is none."""
         return dict(self.bound.__dict__) if self._bind_axes(0, rng) else None
@@ -86,12 +91,14 @@ class RandomSearch(Search):
         """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
         that one of the rejecting rules reads."""
         level = {name: i for i, axis in enumerate(self.axes) for name in axis.fields}
+        self.steps = 0
         return dict(self.bound.__dict__) if self._find_blamed_axes(0, level, rng) is None else None
 
     def _find_blamed_axes(self, depth: int, level: Mapping[str, int], rng: random.Random) -> set[int] | None:
         """None if the axes from `depth` on could be bound, else the earlier axes that prevent it."""
         if depth == len(self.axes):
             return None
+        self.steps += 1
         axis = self.axes[depth]
         blamed: set[int] = set()
         for row in _order_rows(axis, rng):
@@ -103,8 +110,15 @@ class RandomSearch(Search):
                     return below
                 blamed |= below
             else:
-                blamed |= {level[name] for name in rejecting.reads}
+                blamed |= {level[name] for name in self._list_causes(rejecting)}
         return blamed - {depth}
+
+    def _list_causes(self, rejecting: Rule) -> Sequence[str]:
+        """Fields whose values suffice for a rejection."""
+        if self.steps < PATIENCE:
+            return rejecting.reads
+        rejection = rejecting.check(self.bound, self.arch)
+        return (*rejecting.when, *rejection.causes) if rejection and rejection.causes else rejecting.reads
 
 
 def _order_rows(axis: Axis, rng: random.Random) -> Sequence[tuple[Any, ...]]:
@@ -192,6 +206,8 @@ def draw_breaking(
             continue
         for _ in range(40):
             other = _change_config(op, arch, rng, config, rule.reads)
+            if rule.check(other, arch) is None:
+                continue  # without a check of all other rules
             if {v.code for v in find_violations(op.rules, other, arch)} == {code}:
                 return other
     return None
