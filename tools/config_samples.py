@@ -70,7 +70,7 @@ class OrderedAxis(Axis):
 class RandomSearch(Search):
     """A search that tries the values of each axis in random order."""
 
-    steps = 0
+    steps, patience = 0, PATIENCE
 
     def draw_member(self, rng: random.Random) -> dict[str, Any] | None:
         """A legal combination; None if there is none."""
@@ -87,11 +87,11 @@ class RandomSearch(Search):
                 return True
         return False
 
-    def draw_member_backjumping(self, rng: random.Random) -> dict[str, Any] | None:
+    def draw_member_backjumping(self, rng: random.Random, patience: int = PATIENCE) -> dict[str, Any] | None:
         """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
-        that one of the rejecting rules reads."""
+        that one of the rejecting rules reads, and after `patience` steps to one of the causes of a rejection."""
         level = {name: i for i, axis in enumerate(self.axes) for name in axis.fields}
-        self.steps = 0
+        self.steps, self.patience = 0, patience
         return dict(self.bound.__dict__) if self._find_blamed_axes(0, level, rng) is None else None
 
     def _find_blamed_axes(self, depth: int, level: Mapping[str, int], rng: random.Random) -> set[int] | None:
@@ -115,7 +115,7 @@ class RandomSearch(Search):
 
     def _list_causes(self, rejecting: Rule) -> Sequence[str]:
         """Fields whose values suffice for a rejection."""
-        if self.steps < PATIENCE:
+        if self.steps < self.patience:
             return rejecting.reads
         rejection = rejecting.check(self.bound, self.arch)
         return (*rejecting.when, *rejection.causes) if rejection and rejection.causes else rejecting.reads
@@ -138,7 +138,9 @@ def list_strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
     return found
 
 
-def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4) -> ConfigBase | None:
+def draw_legal(
+    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4, patience: int = PATIENCE
+) -> ConfigBase | None:
     """A legal config with some fields fixed and the others drawn; None if none was found.
 
     Optional fields mostly keep their defaults, as in the kernels that users build. They and the other fields with
@@ -151,7 +153,7 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
         tied = {name for axis in tables for name in axis.fields}
         others = [_make_axis(op, field, arch, rng) for name, field in open_fields.items() if name not in tied]
         axes = [Axis(tuple(fixed), (tuple(fixed.values()),)), *tables, *others]
-        found = RandomSearch(op, axes, arch).draw_member_backjumping(rng)
+        found = RandomSearch(op, axes, arch).draw_member_backjumping(rng, patience)
         return None if found is None else op.config_type(**found)
     for _ in range(tries):
         axes = [_make_axis(op, field, arch, rng) for field in open_fields.values()]
@@ -201,7 +203,7 @@ def draw_breaking(
     """A config that violates exactly the rule with this code, found by changing fields that the rule reads."""
     rule = next(r for r in op.rules if r.code == code)
     for _ in range(tries):
-        config = draw_legal(op, arch, rng, rng.choice(strata_of_arch))
+        config = draw_legal(op, arch, rng, rng.choice(strata_of_arch), patience=0)
         if config is None:
             continue
         for _ in range(40):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from strategies import configs
 
+from built_kernels import in_tier_ci
 from tilewright import arch as archs
 from tilewright.arch import Arch
 from tilewright.arch.ck_api import CkApi
@@ -85,7 +86,7 @@ def test_rules_read_only_what_they_declare_and_never_fail(op: Op) -> None:
     """Any config at all gets an answer from every rule on every GPU, and no rule looks further than it says."""
     specs = [archs.load(name) for name in archs.arch_names()]
 
-    @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=150 if in_tier_ci() else 400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(configs(op))
     def check(config: Any) -> None:
         for spec in specs:
