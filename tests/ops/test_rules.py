@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from typing import Any
 
 import pytest
@@ -131,3 +133,23 @@ def test_a_rule_of_some_generations_of_ck_applies_to_them_only() -> None:
         for each in ("2025-07", "2025-11", "2026-03", "2026-06")
     }
     assert verdicts == {"2025-07": True, "2025-11": False, "2026-03": False, "2026-06": True}
+
+
+def test_causes_suffice_for_a_rejection() -> None:
+    """Whatever the other fields are, a config with the values of the causes is rejected."""
+    found = set()
+    rng = random.Random(3)
+    for op in OPS:
+        for r in op.rules:
+            config, arch = op.make_example(r.bad), op.load_example_arch(r)
+            rejection = r.check(config, arch)
+            assert rejection is not None
+            if not rejection.causes:
+                continue
+            found.add(r.code)
+            kept = {*rejection.causes, *r.when}
+            assert kept < {*r.reads}
+            for _ in range(50):
+                others = {name: rng.choice(op.list_candidates(name, arch)) for name in r.reads if name not in kept}
+                assert r.check(dataclasses.replace(config, **others), arch) is not None  # type: ignore[type-var]
+    assert found == {"T214", "T215", "T216"}
