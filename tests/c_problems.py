@@ -25,7 +25,7 @@ from tilewright.ops import find_op
 from tilewright.ops.call_struct import WORKSPACE
 from tilewright.ops.in_c.problem_struct import MAX_EXTENTS, ProblemStruct
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 from tilewright.select.c_source import render_rank_sources
 
 GPU = "gfx942"
@@ -206,7 +206,7 @@ def make_order(kernels: Sequence[Kernel]) -> RankOrder:
         assert op.execution is not None
         for problem in random_problems(op.name, kernels, TUNED, SEED):
             stage = op.execution.next_stage(problem, ())
-            able = [kernel for kernel in own if not find_violations(op.fit_rules, kernel.config, stage, arch)]
+            able = [kernel for kernel in own if is_legal(op.fit_rules, kernel.config, stage, arch)]
             if able:
                 tuned.append(TunedKernel(able[-1], stage, 1.25))
     return RankOrder(priorities, tuned)

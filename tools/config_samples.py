@@ -11,13 +11,16 @@ from typing import Any
 from tilewright.arch.spec import Arch, Shape
 from tilewright.ops.fields import ConfigBase, Field, list_fields
 from tilewright.ops.op import Op
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import Rule, find_violations
 from tilewright.ops.space import Axis, Search
 
 # The probability that an optional field is drawn instead of keeping its default.
 OPTIONAL_SHARE = 0.15
 # Fields with at most this many values are drawn before the tiles.
 SHORT = 9
+# Steps of a search with backjumping after which it asks rules for the causes of their rejections. Most searches end
+# earlier. They do not ask, since another order of steps would draw other configs for the golden files.
+PATIENCE = 4000
 
 
 def _make_shapes(*tiles: tuple[int, int, int]) -> tuple[Shape, ...]:
@@ -67,6 +70,8 @@ class OrderedAxis(Axis):
 class RandomSearch(Search):
     """A search that tries the values of each axis in random order."""
 
+    steps, patience = 0, PATIENCE
+
     def draw_member(self, rng: random.Random) -> dict[str, Any] | None:
         """A legal combination; None if there is none."""
         return dict(self.bound.__dict__) if self._bind_axes(0, rng) else None
@@ -82,16 +87,18 @@ class RandomSearch(Search):
                 return True
         return False
 
-    def draw_member_backjumping(self, rng: random.Random) -> dict[str, Any] | None:
+    def draw_member_backjumping(self, rng: random.Random, patience: int = PATIENCE) -> dict[str, Any] | None:
         """Like `draw_member`, for axes in any order: if no value of an axis is left, the search backjumps to an axis
-        that one of the rejecting rules reads."""
+        that one of the rejecting rules reads, and after `patience` steps to one of the causes of a rejection."""
         level = {name: i for i, axis in enumerate(self.axes) for name in axis.fields}
+        self.steps, self.patience = 0, patience
         return dict(self.bound.__dict__) if self._find_blamed_axes(0, level, rng) is None else None
 
     def _find_blamed_axes(self, depth: int, level: Mapping[str, int], rng: random.Random) -> set[int] | None:
         """None if the axes from `depth` on could be bound, else the earlier axes that prevent it."""
         if depth == len(self.axes):
             return None
+        self.steps += 1
         axis = self.axes[depth]
         blamed: set[int] = set()
         for row in _order_rows(axis, rng):
@@ -103,8 +110,15 @@ class RandomSearch(Search):
                     return below
                 blamed |= below
             else:
-                blamed |= {level[name] for name in rejecting.reads}
+                blamed |= {level[name] for name in self._list_causes(rejecting)}
         return blamed - {depth}
+
+    def _list_causes(self, rejecting: Rule) -> Sequence[str]:
+        """Fields whose values suffice for a rejection."""
+        if self.steps < self.patience:
+            return rejecting.reads
+        rejection = rejecting.check(self.bound, self.arch)
+        return (*rejecting.when, *rejection.causes) if rejection and rejection.causes else rejecting.reads
 
 
 def _order_rows(axis: Axis, rng: random.Random) -> Sequence[tuple[Any, ...]]:
@@ -124,7 +138,9 @@ def list_strata(op: Op, arch: Arch) -> list[dict[str, Any]]:
     return found
 
 
-def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4) -> ConfigBase | None:
+def draw_legal(
+    op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any], tries: int = 4, patience: int = PATIENCE
+) -> ConfigBase | None:
     """A legal config with some fields fixed and the others drawn; None if none was found.
 
     Optional fields mostly keep their defaults, as in the kernels that users build. They and the other fields with
@@ -137,7 +153,7 @@ def draw_legal(op: Op, arch: Arch, rng: random.Random, fixed: Mapping[str, Any],
         tied = {name for axis in tables for name in axis.fields}
         others = [_make_axis(op, field, arch, rng) for name, field in open_fields.items() if name not in tied]
         axes = [Axis(tuple(fixed), (tuple(fixed.values()),)), *tables, *others]
-        found = RandomSearch(op, axes, arch).draw_member_backjumping(rng)
+        found = RandomSearch(op, axes, arch).draw_member_backjumping(rng, patience)
         return None if found is None else op.config_type(**found)
     for _ in range(tries):
         axes = [_make_axis(op, field, arch, rng) for field in open_fields.values()]
@@ -187,11 +203,13 @@ def draw_breaking(
     """A config that violates exactly the rule with this code, found by changing fields that the rule reads."""
     rule = next(r for r in op.rules if r.code == code)
     for _ in range(tries):
-        config = draw_legal(op, arch, rng, rng.choice(strata_of_arch))
+        config = draw_legal(op, arch, rng, rng.choice(strata_of_arch), patience=0)
         if config is None:
             continue
         for _ in range(40):
             other = _change_config(op, arch, rng, config, rule.reads)
+            if rule.check(other, arch) is None:
+                continue  # without a check of all other rules
             if {v.code for v in find_violations(op.rules, other, arch)} == {code}:
                 return other
     return None

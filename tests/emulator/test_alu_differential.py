@@ -28,6 +28,9 @@ COUNT = 4096
 SHARED = 96  # pairs of shared operands: each is a work-group of its own
 ROUNDS = 24  # of the deep tests, with other operands
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+# One GPU of CDNA and of each generation of RDNA.
+IN_CI = ("gfx950", "gfx1100", "gfx1201")
+GPUS = [each if each in IN_CI else pytest.param(each, marks=pytest.mark.deep) for each in ARCHS]
 # Parts of expressions whose results may differ from the host's, by how many units in the last place, and why.
 _ZEROS = "C leaves the sign of the smaller or larger of two zeros open; the host gives the first"
 KNOWN: dict[str, tuple[int, str]] = {"__builtin_fmin": (0, _ZEROS), "__builtin_fmax": (0, _ZEROS)}
@@ -88,7 +91,7 @@ class Gpu:
         return self.memory.read(self.places[2], sources[0].nbytes)
 
 
-@pytest.fixture(scope="module", params=ARCHS)
+@pytest.fixture(scope="module", params=GPUS)
 def gpu(request: pytest.FixtureRequest, folder: Path) -> Gpu:
     return Gpu(request.param, folder)
 

@@ -113,8 +113,9 @@ def test_a_wrong_header_says_what_is_wrong(at: int, value: int, message: str) ->
         device.load(bytes(damaged))
 
 
+@pytest.mark.parametrize("damages", [20, pytest.param(60, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("mode", Mode)
-def test_damaged_instructions_fault_or_run(mode: Mode) -> None:
+def test_damaged_instructions_fault_or_run(mode: Mode, damages: int) -> None:
     """Bits of the code itself are flipped. What runs, runs to the end or to a fault with its place."""
     data = code()
     text = _text_at(data)
@@ -125,7 +126,7 @@ def test_damaged_instructions_fault_or_run(mode: Mode) -> None:
     launch = Launch(Extent(2), Extent(256), output.to_bytes(8, "little") + bytes(8))
     device.launch(device.load(data).kernels["kernel"], launch, mode)
     names = set()
-    for _ in range(60):
+    for _ in range(damages):
         damaged = bytearray(data)
         damaged[text[0] + generator.randrange(text[1])] ^= 1 << generator.randrange(8)
         try:

@@ -14,7 +14,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops import OPS
 from tilewright.ops.op import Op
 
-GPUS = ("gfx942", "gfx950", "gfx1201")
+GPUS = ("gfx942", "gfx1201", pytest.param("gfx950", marks=pytest.mark.deep))
 KERNELS = 60
 FOREIGN = 12  # problems of other kernels that each kernel is asked about, beside its own
 

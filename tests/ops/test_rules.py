@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from strategies import configs
 
+from built_kernels import in_tier_ci
 from tilewright import arch as archs
 from tilewright.arch import Arch
 from tilewright.arch.ck_api import CkApi
@@ -85,7 +88,7 @@ def test_rules_read_only_what_they_declare_and_never_fail(op: Op) -> None:
     """Any config at all gets an answer from every rule on every GPU, and no rule looks further than it says."""
     specs = [archs.load(name) for name in archs.arch_names()]
 
-    @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=150 if in_tier_ci() else 400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(configs(op))
     def check(config: Any) -> None:
         for spec in specs:
@@ -130,3 +133,23 @@ def test_a_rule_of_some_generations_of_ck_applies_to_them_only() -> None:
         for each in ("2025-07", "2025-11", "2026-03", "2026-06")
     }
     assert verdicts == {"2025-07": True, "2025-11": False, "2026-03": False, "2026-06": True}
+
+
+def test_causes_suffice_for_a_rejection() -> None:
+    """Whatever the other fields are, a config with the values of the causes is rejected."""
+    found = set()
+    rng = random.Random(3)
+    for op in OPS:
+        for r in op.rules:
+            config, arch = op.make_example(r.bad), op.load_example_arch(r)
+            rejection = r.check(config, arch)
+            assert rejection is not None
+            if not rejection.causes:
+                continue
+            found.add(r.code)
+            kept = {*rejection.causes, *r.when}
+            assert kept < {*r.reads}
+            for _ in range(50):
+                others = {name: rng.choice(op.list_candidates(name, arch)) for name in r.reads if name not in kept}
+                assert r.check(dataclasses.replace(config, **others), arch) is not None  # type: ignore[type-var]
+    assert found == {"T214", "T215", "T216"}

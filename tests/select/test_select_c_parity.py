@@ -11,6 +11,7 @@ import pytest
 np = pytest.importorskip("numpy")
 pytest.importorskip("lightgbm")
 
+from built_kernels import in_tier_ci  # noqa: E402
 from c_ranking import Ranking, address, columns, kernels_for, random_bundle, random_problem, rows_of  # noqa: E402
 from tilewright import arch as archs  # noqa: E402
 from tilewright.base.errors import BundleError, InvalidValueError  # noqa: E402
@@ -43,21 +44,22 @@ RANKED_OPS = ("gemm", "grouped_conv", "fmha", "norm", "gemm_quant", "grouped_gem
 @pytest.mark.parametrize("name", RANKED_OPS)
 def test_estimates_and_features_are_those_of_python(name: str, tmp_path: Path) -> None:
     op, arch = find_op(name), archs.load(GPU)
+    rows = ROWS // 4 if in_tier_ci() else ROWS
     kernels = kernels_for(op, GPU)
     ranking = Ranking(tmp_path, arch, kernels, [random_bundle(op, GPU, kernels)])
-    p, k, problem_names, kernel_names = rows_of(op, kernels, GPU, ROWS, seed=1)
+    p, k, problem_names, kernel_names = rows_of(op, kernels, GPU, rows, seed=1)
     facts, column = columns(p, problem_names), columns(k, kernel_names)
     assert op.cost is not None
     estimate = op.cost.estimate(facts, column, arch)
     features = op.cost.features(facts, column, estimate, arch)
     held = np.ascontiguousarray(k[:, [kernel_names.index(each) for each in ranking.read]])
-    us, seen = np.zeros(ROWS), np.zeros((ROWS, len(features)))
-    where = (address(p), p.shape[1], address(held), held.shape[1], ROWS)
+    us, seen = np.zeros(rows), np.zeros((rows, len(features)))
+    where = (address(p), p.shape[1], address(held), held.shape[1], rows)
     ranking.library.estimates(*where, address(us))
     ranking.library.features_in_c(*where, address(seen))
 
     assert us == pytest.approx(estimate.us, rel=1e-12, abs=0)
-    wanted = np.stack([np.broadcast_to(value, ROWS) for value in features.values()], axis=1)
+    wanted = np.stack([np.broadcast_to(value, rows) for value in features.values()], axis=1)
     assert np.isfinite(wanted).all()
     np.testing.assert_allclose(seen, wanted, rtol=1e-12, atol=1e-12)
 
@@ -71,7 +73,7 @@ def test_problem_numbers_come_from_the_arguments(name: str, tmp_path: Path) -> N
     random = np.random.default_rng(2)
     assert op.cost is not None
     assert op.execution is not None
-    for place in random.integers(len(kernels), size=2_000):
+    for place in random.integers(len(kernels), size=500 if in_tier_ci() else 2_000):
         problem = random_problem(op, kernels[place].config, random)
         wanted = op.cost.problem_numbers(problem)
         found = np.zeros(len(wanted))

@@ -40,6 +40,7 @@ def format_tile(values: tuple[tuple[int, ...], ...]) -> str:
     return "/".join("x".join(map(str, numbers)) for numbers in values if numbers)
 
 
+@functools.lru_cache(maxsize=4096)  # a space with all tiles of a GPU reads them again for each of its reports
 def read_tile(text: str) -> tuple[tuple[int, ...], ...]:
     """Parse block, waves and mma."""
     parts = text.split("/")

@@ -22,7 +22,7 @@ from tilewright.ops.fmha.kinds import KINDS
 from tilewright.ops.fmha.problem import Problem
 from tilewright.ops.fmha.rules.examples import GRADIENT_TILE, PREFILL, V3
 from tilewright.ops.fmha.rules.tile_rules import Tile, TileRules
-from tilewright.ops.fmha.tensors import count_pages, list_tensors
+from tilewright.ops.fmha.tensors import count_pages, iterate_tensors
 from tilewright.ops.kind import combine_rules
 from tilewright.ops.rule import Rejection, Rule, collect_rules
 from tilewright.ops.rule_forms import examples
@@ -312,8 +312,8 @@ def check_sizes(config: Config, problem: Problem, arch: Arch) -> Rejection | Non
 @functools.lru_cache(maxsize=256)
 def _find_large_stride(problem: Problem) -> tuple[str, int] | None:
     """Return the first tensor with a too large stride, and that stride; cached, since every kernel needs it."""
-    for tensor in list_tensors(problem):
-        largest = maximum(*get_struct_strides(problem, tensor)) if tensor.name in STRIDED else 0
+    for tensor in iterate_tensors(problem, STRIDED):
+        largest = maximum(*get_struct_strides(problem, tensor))
         if largest >= _BEYOND:
             return tensor.name, largest
     return None

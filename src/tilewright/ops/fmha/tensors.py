@@ -19,7 +19,7 @@ heads outermost in both layouts. The gradient of a tensor has its shape. sink_lo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from tilewright.ops.cost_model.arithmetic import maximum
 from tilewright.ops.execution import Tensor, TensorSlot
@@ -43,41 +43,26 @@ _FP32 = ("lse", "d", "o_acc", "lse_acc", "dq_acc", "sink_logits")
 
 def list_tensors(problem: Problem) -> tuple[Tensor, ...]:
     """Return all tensors of a problem: inputs, then outputs."""
-    return tuple(_iterate_tensors(problem))
+    return tuple(iterate_tensors(problem))
 
 
-def _iterate_tensors(problem: Problem) -> Iterator[Tensor]:
+def iterate_tensors(problem: Problem, names: Collection[str] | None = None) -> Iterator[Tensor]:
+    """Yield the tensors of a problem with these names, by default all: inputs, then outputs."""
     computation = find_computation(problem)
     for name in computation.inputs:
-        if _has_tensor(problem, name):
+        if (names is None or name in names) and _has_tensor(problem, name):
             yield _build_tensor(problem, name)
     for name in computation.outputs:
-        if _has_tensor(problem, name, output=True):
+        if (names is None or name in names) and _has_tensor(problem, name, output=True):
             yield _build_tensor(problem, name, output=True, updated=computation.appends)
 
 
 def _has_tensor(problem: Problem, name: str, *, output: bool = False) -> bool:
-    """Whether a problem has an optional tensor of its computation."""
-    group = problem.mode == "group"
+    """Whether a problem has a tensor of its computation. Reads no fields that do not matter for it."""
     if name == "lse":
         return problem.lse or not output
-    if name == "seqlens_k":
-        return has_key_lengths(problem)
-    wanted = {
-        "bias": problem.bias != "none",
-        "randval": problem.store_randval,
-        "dbias": problem.bias_gradient,
-        "seqstart_q": group,
-        "seqstart_k": group,
-        "page_table": problem.paged and not _lists_pages(problem),
-        "page_starts": _lists_pages(problem),
-        "page_list": _lists_pages(problem),
-        "last_page_lens": problem.page_size > 1 and _lists_pages(problem),
-        "rotary_cos": problem.rotary != "none",
-        "rotary_sin": problem.rotary != "none",
-        "sink_logits": problem.sink_logits,
-    }
-    return wanted.get(name, True)
+    is_present = _PRESENT.get(name)
+    return is_present is None or is_present(problem)
 
 
 @functools.cache
@@ -116,6 +101,24 @@ def has_key_lengths(problem: Problem) -> bool:
 def _lists_pages(problem: Problem) -> bool:
     """Whether the pages of all sequences are in one list."""
     return find_computation(problem).lists_pages and problem.page_lookup == "list"
+
+
+# Whether a problem has an optional tensor of its computation.
+_PRESENT: Mapping[str, Callable[[Problem], bool]] = {
+    "bias": lambda problem: problem.bias != "none",
+    "randval": lambda problem: problem.store_randval,
+    "dbias": lambda problem: problem.bias_gradient,
+    "seqlens_k": has_key_lengths,
+    "seqstart_q": lambda problem: problem.mode == "group",
+    "seqstart_k": lambda problem: problem.mode == "group",
+    "page_table": lambda problem: problem.paged and not _lists_pages(problem),
+    "page_starts": _lists_pages,
+    "page_list": _lists_pages,
+    "last_page_lens": lambda problem: problem.page_size > 1 and _lists_pages(problem),
+    "rotary_cos": lambda problem: problem.rotary != "none",
+    "rotary_sin": lambda problem: problem.rotary != "none",
+    "sink_logits": lambda problem: problem.sink_logits,
+}
 
 
 def _build_tensor(problem: Problem, name: str, *, output: bool = False, updated: bool = False) -> Tensor:

@@ -16,7 +16,7 @@ from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.fit import FIT_RULES
 from tilewright.ops.fmha.kind import find_kind, query_tile_rows
 from tilewright.ops.fmha.problem import LAYOUTS, Problem
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 
 _SAME = (
     *("bias", "lse", "sink", "v_layout", "rotary", "bias_gradient", "deterministic", "store_randval", "static_quant"),
@@ -55,7 +55,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
             for more in (({"sink_logits": True}, {}) if with_sinks else ({},))
             for each in filled
         )
-        fitting = (problem for problem in problems if not find_violations(FIT_RULES, config, problem, arch))
+        fitting = (problem for problem in problems if is_legal(FIT_RULES, config, problem, arch))
         found |= dict.fromkeys(islice(fitting, 1))
     return tuple(found)
 

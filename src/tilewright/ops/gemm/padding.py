@@ -11,7 +11,7 @@ from tilewright.ops.block_gemm import resources
 from tilewright.ops.gemm.config import Config
 from tilewright.ops.gemm.fit import FIT_RULES
 from tilewright.ops.gemm.problem import Problem
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 
 
 def pad_problem(config: Config, problem: Problem, arch: Arch) -> Problem | None:
@@ -38,7 +38,7 @@ def pad_problem(config: Config, problem: Problem, arch: Arch) -> Problem | None:
 
 def can_compute(config: Config, problem: Problem, arch: Arch) -> bool:
     """Whether no fit rule rejects the problem."""
-    return not find_violations(FIT_RULES, config, problem, arch)
+    return is_legal(FIT_RULES, config, problem, arch)
 
 
 def _list_steps_m(config: Config, arch: Arch) -> tuple[int, ...]:

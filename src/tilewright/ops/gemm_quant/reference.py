@@ -44,7 +44,7 @@ from tilewright.ops.gemm_quant.config import (
 )
 from tilewright.ops.gemm_quant.problem import Problem, list_tensors
 from tilewright.ops.gemm_quant.rules import FIT_RULES
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 from tilewright.ops.tolerance import Tolerance
 
 
@@ -146,7 +146,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         # A vector may be as long as the block, so that a size is 0 after subtracting it.
         whole = (sizes for sizes in alternatives if min(sizes.values(), default=1) > 0)
         made = (dataclasses.replace(base, **{**packed, **sizes}) for sizes in whole)
-        first = next((problem for problem in made if not find_violations(FIT_RULES, config, problem, arch)), None)
+        first = next((problem for problem in made if is_legal(FIT_RULES, config, problem, arch)), None)
         if first is not None:
             found[first] = None
     return tuple(found)

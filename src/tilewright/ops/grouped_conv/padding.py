@@ -11,7 +11,7 @@ from tilewright.ops.grouped_conv.fit import FIT_RULES
 from tilewright.ops.grouped_conv.implicit_gemm import channel_units
 from tilewright.ops.grouped_conv.kind import find_kind
 from tilewright.ops.grouped_conv.problem import Problem
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 
 
 def pad_problem(config: Config, problem: Problem, arch: Arch) -> Problem | None:
@@ -35,7 +35,7 @@ def pad_problem(config: Config, problem: Problem, arch: Arch) -> Problem | None:
 
 def can_compute(config: Config, problem: Problem, arch: Arch) -> bool:
     """Whether no fit rule rejects the problem."""
-    return not find_violations(FIT_RULES, config, problem, arch)
+    return is_legal(FIT_RULES, config, problem, arch)
 
 
 def _list_steps(config: Config) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -38,7 +38,7 @@ from tilewright.ops.block_gemm.trial_sizes import Sizes, find_units, list_edges,
 from tilewright.ops.grouped_gemm.config import COMMON_FIELDS, Config, view_gemm
 from tilewright.ops.grouped_gemm.problem import RAGGED, Problem, list_tensors
 from tilewright.ops.grouped_gemm.rules import FIT_RULES
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 from tilewright.ops.tolerance import Tolerance
 
 # A work-group processes several tiles only if there are more than fit on the GPU at once. Larger results than this take
@@ -195,7 +195,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
 
 
 def _supports(config: Config, problem: Problem, arch: Arch) -> bool:
-    return not find_violations(FIT_RULES, config, problem, arch)
+    return is_legal(FIT_RULES, config, problem, arch)
 
 
 def _resize(base: Problem, fields: Sizes) -> Problem:

@@ -16,7 +16,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.moe_sorting.config import THREADS, Config, count_step
 from tilewright.ops.moe_sorting.problem import Problem, list_tensors
 from tilewright.ops.moe_sorting.rules import FIT_RULES, count_most_experts
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 from tilewright.ops.tolerance import Tolerance
 
 PLACE = 2**24  # of the bits of an entry above those of the token
@@ -102,7 +102,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         Problem(tokens=tokens, experts=experts, k=min(k, experts), unit=unit, **_get_flags(config))
         for tokens, experts, k, unit in sizes
     ]
-    return tuple(problem for problem in found if not find_violations(FIT_RULES, config, problem, arch))
+    return tuple(problem for problem in found if is_legal(FIT_RULES, config, problem, arch))
 
 
 def _get_flags(config: Config) -> dict[str, bool]:

@@ -18,7 +18,7 @@ from tilewright.ops.block_gemm.rounding import compute_store_error, to_float64
 from tilewright.ops.norm.config import Config, get_common_fields
 from tilewright.ops.norm.problem import STRIDES, Problem, list_tensors
 from tilewright.ops.norm.rules import FIT_RULES
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 from tilewright.ops.tolerance import Tolerance
 
 U = 2.0**-24  # the rounding error of fp32
@@ -153,4 +153,4 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         if columns > 0:
             strides: dict[str, Any] = {name: columns + gap * times for times, name in enumerate(STRIDES.values(), 1)}
             found.append(Problem(**get_common_fields(config), rows=rows, columns=columns, **strides))
-    return tuple(problem for problem in found if not find_violations(FIT_RULES, config, problem, arch))
+    return tuple(problem for problem in found if is_legal(FIT_RULES, config, problem, arch))

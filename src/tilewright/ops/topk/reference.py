@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats, to_numpy_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import to_float64
-from tilewright.ops.rule import find_violations
+from tilewright.ops.rule import is_legal
 from tilewright.ops.tolerance import Tolerance
 from tilewright.ops.topk.config import Config, count_lanes, count_rows, get_common_fields
 from tilewright.ops.topk.problem import Problem
@@ -98,4 +98,4 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         for count, experts, k, gap in sizes
         if count > 0 and 0 < k <= experts
     ]
-    return tuple(problem for problem in found if not find_violations(FIT_RULES, config, problem, arch))
+    return tuple(problem for problem in found if is_legal(FIT_RULES, config, problem, arch))

@@ -198,7 +198,7 @@ def _forbid_unused(
         for name in names:
             value, default = getattr(config, name), _OPTIONAL[name]
             if value != default and not kind.has_field(name):
-                return Rejection(f"{kind.name} does not use {name} = {value}", name, default)
+                return Rejection(f"{kind.name} does not use {name} = {value}", name, default, ("family", name))
         return None
 
     reads, texts = ("family", *names), (what, why, "leave the field out.")
