@@ -1,4 +1,8 @@
-"""Sparse matrix instructions of gfx942, one element at a time, after AMD's matrix instruction calculator."""
+"""Sparse matrix instructions, one element at a time.
+
+The places of elements are those of AMD's matrix instruction calculator (gfx942, gfx1201), and of CK Tile's
+sparse_gfx9.hpp of 2026-06 for the instructions that only gfx950 has.
+"""
 
 from __future__ import annotations
 
@@ -16,159 +20,241 @@ from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.launch import Extent, Mode
 from tilewright.emulator.matrix import translate
-from tilewright.emulator.matrix.shapes import MatrixShape
+from tilewright.emulator.matrix.shapes import BITS, MatrixShape
 from tilewright.emulator.matrix.sparse import list_sparse_shapes
 
-GPU = "gfx942"
-SHAPES = list_sparse_shapes("cdna3")
+GPUS = {"gfx942": "cdna3", "gfx950": "cdna4", "gfx1201": "rdna4"}
+SHAPES = {gpu: list_sparse_shapes(family) for gpu, family in GPUS.items()}
 WAVES = 2
-SPELT = {"fp8": "fp8_fnuz", "bf8": "bf8_fnuz"}
 # Two different places among four, the first before the second.
 CHOICES = list(itertools.combinations(range(4), 2))
-each_shape = pytest.mark.parametrize(("name", "shape"), SHAPES.items(), ids=SHAPES)
+each_shape = pytest.mark.parametrize(("gpu", "name"), [(gpu, name) for gpu in GPUS for name in SHAPES[gpu]])
 
 
-def width(kind: str) -> int:
-    return 16 if kind in ("f16", "bf16") else 8
+def has_double_k(shape: MatrixShape) -> bool:
+    return (shape.a, shape.k * shape.m) in {("f16", 1024), ("bf16", 1024), ("i8", 2048), ("fp8", 2048), ("bf8", 2048)}
 
 
-def find_place(outer: int, k_size: int, row: int, k: int) -> tuple[int, int]:
-    """Element and lane of a row (or column) and k: each lane has 64 / outer-th of k."""
-    per_lane = k_size * outer // 64
-    return k % per_lane, row + outer * (k // per_lane)
+def find_a(shape: MatrixShape, row: int, k: int, slot: int) -> tuple[int, int]:
+    """Element and lane of the first or second of the two elements of A that stand for k to k + 3."""
+    if shape.layout == "mfma":
+        per_lane = shape.k * shape.m // 64
+        return k % per_lane // 2 + slot, row + shape.m * (k // per_lane)
+    if shape.a in ("f16", "bf16"):
+        return 2 * (2 * (k // 16) + k // 4 % 2) + slot, 16 * (k // 8 % 2) + row
+    half = shape.k // 2
+    return k % half // 2 + slot, 16 * (k // half) + row
+
+
+def find_b(shape: MatrixShape, column: int, k: int) -> tuple[int, int]:
+    """Element and lane of an element of B."""
+    per_lane = shape.k * shape.n // shape.lanes
+    if shape.layout == "mfma" and has_double_k(shape):
+        part, rest = divmod(k, shape.k // 2)
+        return part * (per_lane // 2) + rest % (per_lane // 2), column + shape.n * (rest // (per_lane // 2))
+    if shape.layout == "wmma12" and shape.a in ("f16", "bf16"):
+        return 8 * (k // 16) + k % 8, 16 * (k // 8 % 2) + column
+    return k % per_lane, column + shape.n * (k // per_lane)
 
 
 @cache
-def list_codes(kind: str) -> list[tuple[int, float]]:
+def list_codes(kind: str, bits: int, largest: int) -> list[tuple[int, float]]:
     """Bit patterns whose products and sums are exact, and their values."""
-    spelt = SPELT.get(kind, kind)
-    pairs = [(code, value(spelt, code)) for code in range(1 << width(kind))]
-    return [(code, number) for code, number in pairs if abs(number) <= 4 and (2 * number) % 1 == 0]
+    pairs = [(code, value(kind, code)) for code in range(1 << bits)]
+    return [(code, number) for code, number in pairs if abs(number) <= largest and (2 * number) % 1 == 0]
 
 
 class SparseRun:
     """Random matrices in registers: D from 0, A from 40, B from 60, places in 80."""
 
-    def __init__(self, name: str, shape: MatrixShape, seed: int, first_bit: int = 0) -> None:
-        self.name, self.shape = name, shape
+    def __init__(self, gpu: str, name: str, seed: int, first_bit: int = 0, signed: str = "ii") -> None:
+        self.gpu, self.name, self.shape = gpu, name, SHAPES[gpu][name]
         self.random = np.random.default_rng(seed)
-        self.group = make_group(100, WAVES, 64)
+        shape = self.shape
+        # Sums of bf16 have 8 bits.
+        self.largest = 1 if shape.result == "bf16" else 4
+        self.kinds = [self.spell(kind, sign) for kind, sign in zip((shape.a, shape.b), signed, strict=True)]
+        self.group = make_group(100, WAVES, shape.lanes)
         m, n, k = shape.m, shape.n, shape.k
         self.b = np.zeros((WAVES, k, n))
         self.a = np.zeros((WAVES, m, k))
         self.c = self.random.integers(-9, 10, (WAVES, m, n))
         registers = self.group.vgprs
-        registers[80] = self.random.integers(0, 2**32, (WAVES, 64), np.uint32) & ~self.mask(first_bit)
+        registers[80] = self.random.integers(0, 2**32, (WAVES, shape.lanes), np.uint32) & ~self.mask(first_bit)
         for row, column in itertools.product(range(m), range(n)):
             element, lane = d_place(shape, 0, row, column)
-            kind = np.int32 if shape.result == "i32" else np.float32
-            registers[element, :, lane] = self.c[:, row, column].astype(kind).view(np.uint32)
-        for row, group in itertools.product(range(m), range(k // 4)):
-            self.put_pair(row, group, first_bit)
+            put(registers[:16], element, lane, self.encode(self.c[:, row, column]), BITS[shape.result])
+        for row, at in itertools.product(range(m), range(0, k, 4)):
+            self.put_pair(row, at, first_bit)
         for column, at in itertools.product(range(n), range(k)):
-            element, lane = find_place(n, k, column, at)
-            self.b[:, at, column] = self.put_random(registers[60:64], element, lane, shape.b)
+            element, lane = find_b(shape, column, at)
+            self.b[:, at, column] = self.put_random(registers[60:68], element, lane, self.kinds[1])
+
+    def spell(self, kind: str, sign: str) -> str:
+        if kind in ("fp8", "bf8"):
+            return f"{kind}_{'fnuz' if self.gpu == 'gfx942' else 'ocp'}"
+        return kind.replace("iu", sign)
+
+    def encode(self, numbers: np.ndarray) -> np.ndarray:
+        if self.shape.result == "i32":
+            return numbers.astype(np.int32).view(np.uint32)
+        if self.shape.result == "f16":
+            return numbers.astype(np.float16).view(np.uint16)
+        return numbers.astype(np.float32).view(np.uint32) >> (16 if self.shape.result == "bf16" else 0)
+
+    def decode(self, element: int, lane: int) -> np.ndarray:
+        result = self.shape.result
+        if BITS[result] == 32:
+            return self.group.vgprs[element, :, lane].view(np.int32 if result == "i32" else np.float32)
+        words = self.group.vgprs[element // 2, :, lane] >> np.uint32(16 * (element % 2)) & np.uint32(0xFFFF)
+        return np.array([value(result, int(word)) for word in words])
 
     def mask(self, first_bit: int) -> np.uint32:
-        bits = 2 * 64 // width(self.shape.a)
+        bits = self.shape.k * self.shape.m // self.shape.lanes
         return np.uint32(((1 << bits) - 1) << first_bit)
 
-    def put_pair(self, row: int, group: int, first_bit: int) -> None:
-        """Two of the elements 4 · group to 4 · group + 3 of a row of A."""
+    def put_pair(self, row: int, at: int, first_bit: int) -> None:
+        """Two of the elements `at` to `at` + 3 of a row of A."""
         places = [CHOICES[self.random.integers(len(CHOICES))] for _ in range(WAVES)]
         for slot in (0, 1):
-            element, lane = find_place(self.shape.m, self.shape.k // 2, row, 2 * group + slot)
-            numbers = self.put_random(self.group.vgprs[40:42], element, lane, self.shape.a)
+            element, lane = find_a(self.shape, row, at, slot)
+            numbers = self.put_random(self.group.vgprs[40:44], element, lane, self.kinds[0])
             for wave, pair in enumerate(places):
-                self.a[wave, row, 4 * group + pair[slot]] = numbers[wave]
+                self.a[wave, row, at + pair[slot]] = numbers[wave]
                 self.group.vgprs[80, wave, lane] |= np.uint32(pair[slot] << first_bit + 2 * element)
 
     def put_random(self, registers: np.ndarray, element: int, lane: int, kind: str) -> np.ndarray:
-        codes = list_codes(kind)
+        codes = list_codes(kind, BITS[self.shape.a], self.largest)
         picked = [codes[self.random.integers(len(codes))] for _ in range(WAVES)]
-        put(registers, element, lane, np.array([code for code, _ in picked]), width(kind))
+        put(registers, element, lane, np.array([code for code, _ in picked]), BITS[self.shape.a])
         return np.array([number for _, number in picked])
 
     def step(self, **modifiers: object) -> np.ndarray:
         shape = self.shape
-        counts = (shape.m * shape.n // 64, 2, 4, 1)
+        counts = (shape.count_registers("d"), shape.count_registers("a") // 2, shape.count_registers("b"), 1)
         operands = tuple(Operand("v", at, count) for at, count in zip((0, 40, 60, 80), counts, strict=True))
         instruction = Instruction(0, 8, self.name, operands, self.name, "", modifiers)  # type: ignore[arg-type]
-        step = translate(instruction, code_for(GPU))
+        step = translate(instruction, code_for(self.gpu))
         assert step is not None
         with np.errstate(all="ignore"):
             step(self.group)
         out = np.empty((WAVES, shape.m, shape.n))
         for row, column in itertools.product(range(shape.m), range(shape.n)):
-            element, lane = d_place(shape, 0, row, column)
-            kind = np.int32 if shape.result == "i32" else np.float32
-            out[:, row, column] = self.group.vgprs[element, :, lane].view(kind)
+            out[:, row, column] = self.decode(*d_place(shape, 0, row, column))
         return out
 
 
+def signs(shape: MatrixShape, signed: str) -> dict[str, object]:
+    return {"neg_lo": (int(signed[0] == "i"), int(signed[1] == "i"), 0)} if shape.a.startswith("iu") else {}
+
+
 @each_shape
-def test_products_of_random_matrices(name: str, shape: MatrixShape) -> None:
-    run = SparseRun(name, shape, 1)
-    assert np.array_equal(run.step(), run.a @ run.b + run.c)
-    assert run.group.batch.counters.matrix_flops == WAVES * 2 * shape.m * shape.n * shape.k
+def test_products_of_random_matrices(gpu: str, name: str) -> None:
+    run = SparseRun(gpu, name, 1)
+    assert np.array_equal(run.step(**signs(run.shape, "ii")), run.a @ run.b + run.c)
+    assert run.group.batch.counters.matrix_flops == WAVES * 2 * run.shape.m * run.shape.n * run.shape.k
+
+
+@pytest.mark.parametrize("signed", ["uu", "iu", "ui"])
+@pytest.mark.parametrize("name", ["v_swmmac_i32_16x16x32_iu8", "v_swmmac_i32_16x16x64_iu4"])
+def test_neg_lo_tells_the_signs_of_integers(name: str, signed: str) -> None:
+    run = SparseRun("gfx1201", name, 5, signed=signed)
+    assert np.array_equal(run.step(**signs(run.shape, signed)), run.a @ run.b + run.c)
 
 
 @pytest.mark.parametrize(
-    ("name", "modifiers", "first_bit"),
+    ("gpu", "name", "modifiers", "first_bit"),
     [
-        *(("v_smfmac_f32_16x16x32_f16", {"abid": abid}, 8 * abid) for abid in (1, 2, 3)),
-        ("v_smfmac_f32_16x16x32_bf16", {"cbsz": 1, "abid": 3}, 0),
-        ("v_smfmac_i32_32x32x32_i8", {"abid": 1}, 16),
-        ("v_smfmac_f32_16x16x64_fp8_bf8", {"cbsz": 1, "abid": 1}, 0),
+        *(("gfx942", "v_smfmac_f32_16x16x32_f16", {"abid": abid}, 8 * abid) for abid in (1, 2, 3)),
+        ("gfx942", "v_smfmac_f32_16x16x32_bf16", {"cbsz": 1, "abid": 3}, 0),
+        ("gfx942", "v_smfmac_i32_32x32x32_i8", {"abid": 1}, 16),
+        ("gfx950", "v_smfmac_i32_32x32x32_i8", {"abid": 1}, 16),
+        ("gfx942", "v_smfmac_f32_16x16x64_fp8_bf8", {"cbsz": 1, "abid": 1}, 0),
+        ("gfx950", "v_smfmac_f32_16x16x64_f16", {"cbsz": 1, "abid": 1}, 0),
+        ("gfx1201", "v_swmmac_f32_16x16x32_f16", {"index_key": 1}, 16),
+        ("gfx1201", "v_swmmac_f16_16x16x32_f16", {"index_key": 0}, 0),
+        ("gfx1201", "v_swmmac_f32_16x16x32_bf8_fp8", {"index_key": 1}, 16),
     ],
 )
-def test_abid_chooses_the_set_of_places_if_cbsz_is_zero(name: str, modifiers: dict[str, int], first_bit: int) -> None:
-    run = SparseRun(name, SHAPES[name], 2, first_bit)
+def test_a_modifier_chooses_the_set_of_places(gpu: str, name: str, modifiers: dict[str, int], first_bit: int) -> None:
+    """SMFMAC: abid, if cbsz is 0. SWMMAC: index_key."""
+    run = SparseRun(gpu, name, 2, first_bit)
     assert np.array_equal(run.step(**modifiers), run.a @ run.b + run.c)
 
 
 def test_elements_without_a_place_have_no_effect() -> None:
     """An infinity in B at k = 3, and A's first row takes 0 and 1 of the first four: only other rows may meet it."""
     name = "v_smfmac_f32_16x16x32_f16"
-    run = SparseRun(name, SHAPES[name], 3)
-    element, lane = find_place(16, 32, 0, 3)
+    run = SparseRun("gfx942", name, 3)
+    element, lane = find_b(run.shape, 0, 3)
     run.group.vgprs[60 + element // 2, :, lane] = 0x7C00 << 16 * (element % 2) | 0x3C00 << 16 * (1 - element % 2)
     places = run.group.vgprs[80]
     places[:, :16] = places[:, :16] & ~np.uint32(0xF) | np.uint32(0b0100)  # of all rows, lanes 0 to 15
     assert np.isfinite(run.step()).all()
-    run = SparseRun(name, SHAPES[name], 3)
+    run = SparseRun("gfx942", name, 3)
     run.group.vgprs[60 + element // 2, :, lane] = 0x7C00 << 16 * (element % 2)
     run.group.vgprs[80, :, :16] |= np.uint32(0xC)  # the second element of every row is at 3
     assert not np.isfinite(run.step()[:, :, 0]).all()
 
 
-def test_other_forms_are_faults() -> None:
-    run = SparseRun("v_smfmac_f32_16x16x64_fp8_fp8", SHAPES["v_smfmac_f32_16x16x64_fp8_fp8"], 4)
-    with pytest.raises(UnknownInstructionFault, match="abid:2"):
-        run.step(abid=2)
-    with pytest.raises(UnknownInstructionFault, match="blgp"):
-        run.step(blgp=1)
+@pytest.mark.parametrize(
+    ("gpu", "name", "modifiers", "said"),
+    [
+        ("gfx942", "v_smfmac_f32_16x16x64_fp8_fp8", {"abid": 2}, "abid:2"),
+        ("gfx942", "v_smfmac_f32_16x16x64_fp8_fp8", {"blgp": 1}, "blgp"),
+        ("gfx950", "v_smfmac_f32_16x16x64_f16", {"abid": 1}, "abid:1"),
+        ("gfx1201", "v_swmmac_f32_16x16x32_f16", {"index_key": 2}, "index_key:2"),
+        ("gfx1201", "v_swmmac_f32_16x16x32_f16", {"neg_lo": (1, 0, 0)}, "neg_lo"),
+        ("gfx1201", "v_swmmac_i32_16x16x64_iu4", {"index_key": 0}, "index_key"),
+    ],
+)
+def test_other_forms_are_faults(gpu: str, name: str, modifiers: dict[str, object], said: str) -> None:
+    with pytest.raises(UnknownInstructionFault, match=said):
+        SparseRun(gpu, name, 4).step(**modifiers)
 
 
 @pytest.mark.compile
-def test_the_assembler_knows_the_same_instructions() -> None:
-    kinds = ["f16", "bf16", "i8", *(f"{a}_{b}" for a in ("fp8", "bf8") for b in ("fp8", "bf8"))]
+@pytest.mark.parametrize("gpu", GPUS)
+def test_the_assembler_knows_the_same_instructions(gpu: str) -> None:
+    start = "v_swmmac" if gpu == "gfx1201" else "v_smfmac"
+    kinds = ["f16", "bf16", "i8", "iu8", "iu4", *(f"{a}_{b}" for a in ("fp8", "bf8") for b in ("fp8", "bf8"))]
     sizes = [f"{size}x{size}x{k}" for size in (16, 32) for k in (8, 16, 32, 64, 128)]
-    names = [f"v_smfmac_{result}_{size}_{kind}" for result in ("f32", "i32") for size in sizes for kind in kinds]
-    said = complaints(GPU, names)
-    assert {name for at, name in enumerate(names) if "too few operands" in said[at]} == set(SHAPES)
+    results = ("f32", "i32", "f16", "bf16")
+    names = [f"{start}_{result}_{size}_{kind}" for result in results for size in sizes for kind in kinds]
+    said = complaints(gpu, names)
+    assert {name for at, name in enumerate(names) if "too few operands" in said[at]} == set(SHAPES[gpu])
 
 
 @pytest.mark.compile
 @pytest.mark.parametrize("mode", [Mode.FAST, Mode.STRICT])
-def test_a_kernel(mode: Mode) -> None:
+@pytest.mark.parametrize("gpu", ["gfx942", "gfx950"])
+def test_a_kernel(gpu: str, mode: Mode) -> None:
     """All A and B are 1, and each row adds half of k to its 2: assembled, disassembled and run, all names at once."""
     lines = ["s_load_dwordx2 s[8:9], s[0:1], 0x0", "v_mov_b32 v80, 0x44444444", "v_lshlrev_b32 v5, 2, v0"]
-    lines += [f"v_mov_b32 v{register}, 0x3c003c00" for register in (*range(40, 42), *range(60, 64))]
+    lines += [f"v_mov_b32 v{register}, 0x3c003c00" for register in (*range(40, 44), *range(60, 68))]
     lines += [f"v_mov_b32 v{register}, 2.0" for register in range(16, 20)]
     lines += ["v_smfmac_f32_16x16x32_f16 v[16:19], v[40:41], v[60:63], v80 abid:1", "s_nop 15"]
-    for name, shape in SHAPES.items():
-        lines.append(f"{name} v[20:{19 + shape.m * shape.n // 64}], v[40:41], v[60:63], v80")
+    for name, shape in SHAPES[gpu].items():
+        a, b = shape.count_registers("a") // 2, shape.count_registers("b")
+        lines.append(f"{name} v[20:{19 + shape.m * shape.n // 64}], v[40:{39 + a}], v[60:{59 + b}], v80")
     lines += ["s_waitcnt lgkmcnt(0)", "global_store_dword v5, v17, s[8:9]", "s_endpgm"]
-    outcome = launch(assemble("\n".join(lines), GPU, vgprs=100), GPU, block=Extent(64), words=64, mode=mode)
+    outcome = launch(assemble("\n".join(lines), gpu, vgprs=100), gpu, block=Extent(64), words=64, mode=mode)
+    assert (outcome.output.view(np.float32) == 18.0).all()
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("mode", [Mode.FAST, Mode.STRICT])
+def test_a_kernel_of_gfx1201(mode: Mode) -> None:
+    """The same with 32 lanes, and index_key, neg_lo and clamp as LLVM prints them."""
+    lines = ["s_load_b64 s[8:9], s[0:1], 0x0", "v_mov_b32 v80, 0x44444444", "v_lshlrev_b32 v5, 2, v0"]
+    lines += [f"v_mov_b32 v{register}, 0x3c003c00" for register in (*range(40, 44), *range(60, 68))]
+    lines += [f"v_mov_b32 v{register}, 2.0" for register in range(16, 24)]
+    lines += ["v_swmmac_f32_16x16x32_f16 v[16:23], v[40:43], v[60:67], v80 index_key:1"]
+    for name, shape in SHAPES["gfx1201"].items():
+        d, a, b = shape.count_registers("d"), shape.count_registers("a") // 2, shape.count_registers("b")
+        more = " neg_lo:[1,0,0] clamp" if shape.result == "i32" else ""
+        lines.append(f"{name} v[24:{23 + d}], v[40:{39 + a}], v[60:{59 + b}], v80{more}")
+    lines += ["s_wait_kmcnt 0", "global_store_b32 v5, v17, s[8:9]", "s_endpgm"]
+    code = assemble("\n".join(lines), "gfx1201", vgprs=100)
+    outcome = launch(code, "gfx1201", block=Extent(32), words=32, mode=mode)
     assert (outcome.output.view(np.float32) == 18.0).all()

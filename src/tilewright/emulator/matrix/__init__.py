@@ -1,4 +1,4 @@
-"""Matrix instructions: MFMA of CDNA, WMMA of RDNA, and the sparse ones of CDNA 3 (sparse.py).
+"""Matrix instructions: MFMA of CDNA, WMMA of RDNA, and the sparse ones of both (sparse.py).
 
 They ignore exec: all lanes take part. They also ignore the rounding and denormal bits of the mode register. Neither is
 confirmed on a GPU. NumPy's floating-point warnings are off during a launch (device.py).
@@ -23,17 +23,17 @@ from tilewright.emulator.matrix.arithmetic import (
 )
 from tilewright.emulator.matrix.modifiers import choose_formats, read_modifiers
 from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
-from tilewright.emulator.matrix.sparse import PREFIX, translate_sparse
+from tilewright.emulator.matrix.sparse import PREFIXES, translate_sparse
 
-_PREFIXES = ("v_mfma_", "v_wmma_", "v_smfmac_", "v_swmmac_")
+_DENSE_PREFIXES = ("v_mfma_", "v_wmma_")
 
 
 def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
     """Return the step of a matrix instruction; None for other instructions."""
-    if not instruction.mnemonic.startswith(_PREFIXES):
-        return None
-    if instruction.mnemonic.startswith(PREFIX):
+    if instruction.mnemonic.startswith(PREFIXES):
         return translate_sparse(instruction, code)
+    if not instruction.mnemonic.startswith(_DENSE_PREFIXES):
+        return None
     known = list_shapes(code.arch.family).get(instruction.mnemonic)
     if known is None:
         raise code.unknown(f"the matrix instruction {instruction.mnemonic}", instruction)

@@ -94,8 +94,8 @@ def make_inputs(shape: MatrixShape, modifiers: MatrixModifiers, arch: Arch) -> t
     lanes = pattern_lane(modifiers.blgp, np.arange(shape.lanes)) if modifiers.blgp else None
     blocks = broadcast_block(modifiers.cbsz, modifiers.abid, np.arange(shape.blocks)) if modifiers.cbsz else None
     a_format, b_format = (
-        _find_format(shape.a, modifiers.a_signed, arch),
-        _find_format(shape.b, modifiers.b_signed, arch),
+        choose_format(shape.a, modifiers.a_signed, arch),
+        choose_format(shape.b, modifiers.b_signed, arch),
     )
     return (
         MatrixInput(a_format, a, flush, modifiers.a_negated, halved, None, blocks, reduced),
@@ -103,7 +103,8 @@ def make_inputs(shape: MatrixShape, modifiers: MatrixModifiers, arch: Arch) -> t
     )
 
 
-def _find_format(kind: str, signed: bool, arch: Arch) -> NumberFormat:
+def choose_format(kind: str, signed: bool, arch: Arch) -> NumberFormat:
+    """Return the number format of an element type. Only iu8 and iu4 depend on `signed`."""
     if kind in ("iu8", "iu4"):
         return FORMATS[f"{'i' if signed else 'u'}{kind[2:]}"]
     return find_format("f32" if kind == "xf32" else kind, arch)

@@ -76,6 +76,11 @@ def _read_f8f6f4(shape: MatrixShape, instruction: Instruction, code: LoadedCode)
 
 def _read_integer_wmma(instruction: Instruction, code: LoadedCode) -> MatrixModifiers:
     check_known({"neg_lo", "clamp"}, instruction, code)
+    return read_signs(instruction, code)
+
+
+def read_signs(instruction: Instruction, code: LoadedCode) -> MatrixModifiers:
+    """Return whether integers of A and B are signed, and whether results are clamped."""
     a, b, c = _get_bits(instruction, code, "neg_lo")
     if c:
         raise code.unknown("neg_lo of C", instruction)
