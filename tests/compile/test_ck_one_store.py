@@ -66,7 +66,7 @@ def make_job(tree: Path, slug: str) -> CompileJob:
 
 @pytest.mark.parametrize("op", KERNELS)
 @pytest.mark.parametrize(
-    "names", itertools.combinations(("default", "one byte", "2025-07", NEWER), 2), ids=" and ".join
+    "names", list(itertools.combinations(("default", "one byte", "2025-07", NEWER), 2)), ids=" and ".join
 )
 def test_keys_of_two_trees_differ(names: tuple[str, str], op: str, trees: dict[str, Path], tmp_path: Path) -> None:
     if missing := [name for name in names if name not in trees]:
