@@ -39,10 +39,13 @@ class BuildProgress:
     running: dict[tuple[str, str], float] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
     codes: dict[str, dict[str, int]] = field(default_factory=dict)
+    was_full: bool = False  # whether the disk had no room when a step started or ended, or in between
     _began: float = field(default_factory=time.monotonic)
     _done_guess: float = 0.0
 
-    def record_event(self, event: StepEvent) -> None:
+    def record_event(self, event: StepEvent, *, disk_full: bool) -> None:
+        """Record an event, and whether the disk is full now: when a failure is judged, there may be room again."""
+        self.was_full |= disk_full
         if isinstance(event, StepStarted):
             self.running[event.key, event.step] = event.at
             return

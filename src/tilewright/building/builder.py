@@ -17,7 +17,7 @@ from tilewright.building.compile_job import PRODUCTS, CompileJob, make_compile_j
 from tilewright.building.graph import STEPS, NinjaJob, write_graph
 from tilewright.building.header_set import HeaderSet
 from tilewright.building.ninja_run import StepEnded, run_graph
-from tilewright.building.outcome import collect_facts, find_misfit, read_failure
+from tilewright.building.outcome import collect_facts, find_misfit, is_disk_full, read_failure
 from tilewright.building.prebuilt.choose import take_same_source, take_without_toolchain
 from tilewright.building.precompiled_headers import prepare_header_sets
 from tilewright.building.process import find_fast_allocator
@@ -324,7 +324,7 @@ class _BuildRun:
             )
             try:
                 for event in run_graph(folder, self.jobs):
-                    schedule.record_event(event)
+                    schedule.record_event(event, disk_full=is_disk_full(folder))
                     if isinstance(event, StepEnded) and schedule.is_finished(event, STEPS):
                         self._finish(works[event.key], folder, schedule, settled)
                     self._extend_claims()
@@ -360,7 +360,7 @@ class _BuildRun:
             self.compiled += 1
             record_cost_if_possible(self.tiers.local, unit.kernel, facts["cost"]["cpu_s"])
         else:
-            outcome = read_failure(folder / unit.key, codes, self.limit_s)
+            outcome = read_failure(folder / unit.key, codes, self.limit_s, was_full=schedule.was_full)
             if outcome.no_room and folder.is_relative_to(self.tiers.local.root):
                 return
             if outcome.outdated and unit.key not in self._again:

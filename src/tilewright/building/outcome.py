@@ -102,12 +102,15 @@ def _is_resources(row: Any) -> bool:
     )
 
 
-def read_failure(folder: Path, codes: dict[str, int], limit_s: float) -> BuildFailure:
-    """Make a failure from exit codes and logs. If no step failed, ninja itself was stopped."""
+def read_failure(folder: Path, codes: dict[str, int], limit_s: float, *, was_full: bool) -> BuildFailure:
+    """Make a failure from exit codes and logs. If no step failed, ninja itself was stopped.
+
+    `was_full`: the disk was full during the run, so that a message may be lost.
+    """
     failed = {step: codes[step] for step in STEPS if codes.get(step, 0) != 0}
     if not failed:
         text = "the build was stopped before this kernel was built"
-        return BuildFailure(f"{text}\n", (text,), lasting=False, no_room=is_disk_full(folder, ""))
+        return BuildFailure(f"{text}\n", (text,), lasting=False, no_room=was_full)
     log, errors, lasting = "", [], True
     for step, code in failed.items():
         said = read_log(folder, step)
@@ -115,12 +118,12 @@ def read_failure(folder: Path, codes: dict[str, int], limit_s: float) -> BuildFa
         log += f"[{step}]\n{said}" + (f"{ending}\n" if ending else "")
         errors += [*extract_errors(said), *([ending] if ending else [])]
         lasting = lasting and not ending and _MACHINE.search(said) is None
-    no_room = not lasting and is_disk_full(folder, log)
+    no_room = not lasting and (was_full or _NO_ROOM.search(log) is not None)
     return BuildFailure(log, tuple(dict.fromkeys(errors)), lasting, no_room, outdated=_OUTDATED.search(log) is not None)
 
 
-def is_disk_full(folder: Path, said: str) -> bool:
-    """Return whether a step failed because the disk is full. Its message may be lost for the same reason."""
+def is_disk_full(folder: Path, said: str = "") -> bool:
+    """Return whether the disk is full, or was when a step said this. Its message may be lost for the same reason."""
     return _NO_ROOM.search(said) is not None or shutil.disk_usage(folder).free < _LEAST_ROOM
 
 

@@ -8,6 +8,7 @@ shift 3
 echo "start $step $$" >>"$events"
 "$@" >"${step##*/}.log" 2>&1
 code=$?
-times >"${step##*/}.times"
+# In braces: a shell ends if it cannot write the output of `times` itself, and a full disk would lose the end of the step.
+{ times; } >"${step##*/}.times"
 echo "end $step $code" >>"$events"
 exit $code
