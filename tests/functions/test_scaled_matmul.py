@@ -15,6 +15,7 @@ from tilewright.base.errors import InvalidValueError, TensorError, UnsupportedEr
 
 torch = pytest.importorskip("torch")
 from tilewright import torch as twt  # noqa: E402
+from torch_products import multiply_scaled  # noqa: E402
 
 pytestmark = pytest.mark.compile
 FP8 = torch.float8_e4m3fnuz
@@ -41,7 +42,7 @@ def compare(found: Any, a: Any, b: Any, scale_a: Any, scale_b: Any) -> None:
     exact = (a.double() * scale_a.double()) @ (b.double() * scale_b.double())
     assert found.dtype == torch.bfloat16
     assert ((found.double() - exact).abs() <= exact.abs() * 2.0**-7 + 1e-4).all()
-    of_torch = torch._scaled_mm(a, b, scale_a, scale_b, out_dtype=torch.bfloat16)
+    of_torch = multiply_scaled(a, b, scale_a, scale_b, torch.bfloat16)
     torch.testing.assert_close(found, of_torch, rtol=2.0**-6, atol=1e-3)
 
 
@@ -105,12 +106,12 @@ def check_groups(a: Any, b: Any, scale_a: Any, scale_b: Any) -> None:
     of_b = torch.ones(k, n) if scale_b is None else expand_groups(scale_b, 128, n, k)
     exact = (a.double() * of_a.double()) @ (b.double() * of_b.double())
     of_torch = sum(
-        torch._scaled_mm(
+        multiply_scaled(
             a[:, at : at + 128],
             b[at : at + 128],
             of_a[:, at : at + 1].contiguous(),
             of_b[at : at + 1].contiguous(),
-            out_dtype=torch.float32,
+            torch.float32,
         )
         for at in range(0, k, 128)
     )

@@ -16,6 +16,8 @@ from tilewright.ops.gemm_quant.problem import Problem, apply_strides, list_tenso
 from tilewright.ops.gemm_quant.reference import compute_reference, compute_tolerance, list_trials, make_inputs
 
 torch = pytest.importorskip("torch")
+from torch_products import multiply_scaled  # noqa: E402
+
 OP = find_op("gemm_quant")
 TORCH = {
     **{"fp8_ocp": torch.float8_e4m3fn, "bf8_ocp": torch.float8_e5m2},
@@ -44,7 +46,7 @@ def scale_with_torch(problem: Problem, inputs: dict[str, Any], gpu: str) -> Any:
     b = to_torch(np.asarray(inputs["b"]).T, problem.dtype_b, gpu).t()
     scales = [torch.from_numpy(np.asarray(inputs[name], np.float32)) for name in ("scale_a", "scale_b")]
     shaped = (scales[0][:, None], scales[1][None, :]) if problem.quant == "rowcol" else (scales[0][0], scales[1][0])
-    return torch._scaled_mm(a, b, *shaped, out_dtype=OUTPUTS[problem.dtype_c])
+    return multiply_scaled(a, b, *shaped, OUTPUTS[problem.dtype_c])
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -101,7 +103,7 @@ def multiply_groups(problem: Problem, inputs: dict[str, Any], gpu: str) -> Any:
         scale_a = torch.from_numpy(of_a[: problem.m, None].astype(np.float32))
         scale_b = torch.from_numpy(of_b[None, : problem.n].astype(np.float32))
         part = (a[:, start : start + 128], b[start : start + 128])
-        total += torch._scaled_mm(*part, scale_a, scale_b, out_dtype=torch.float32).double()
+        total += multiply_scaled(*part, scale_a, scale_b, torch.float32).double()
     return total
 
 
