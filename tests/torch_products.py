@@ -8,9 +8,10 @@ from typing import Any
 def multiply_scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, dtype: Any) -> Any:
     """Return torch's scaled product of 8-bit floats.
 
-    Without oneDNN: on CPUs with AMX, torch 2.13 passes it products with one scale per tensor, and it rejects fnuz types.
+    Without oneDNN: on CPUs with AMX, torch 2.13 passes it products with one scale per tensor, and it rejects fnuz
+    types.
     """
-    import torch  # noqa: PLC0415  (an extra)
+    import torch
 
     before = torch.backends.mkldnn.set_flags(_enabled=False)
     try:
