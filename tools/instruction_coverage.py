@@ -25,6 +25,7 @@ from markdown_text import format_table, wrap_paragraph
 from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.hardware import EMULATED
+from tilewright.emulator.isa.wide import WIDE
 from tilewright.emulator.matrix.shapes import list_shapes
 from tilewright.emulator.matrix.sparse import list_sparse_shapes
 from tilewright.emulator.native.lower import lower_line_alone
@@ -99,7 +100,10 @@ def list_operands(name: str, gpu: str) -> Iterator[str]:
             for rest in ("v0, v2, v3", "v0, v2", "v0, v2, v3, 0x1234", "v0, v2, 0x1234, v3")
         )
         return
-    if name.startswith("v_") and not name.startswith("v_s_"):
+    if name in WIDE:
+        counts = (WIDE[name].registers, *(source.count_registers(WIDE[name].count) for source in WIDE[name].sources))
+        yield ", ".join(_registers("v", 64 * k, (count,))[0] for k, count in enumerate(counts))
+    elif name.startswith("v_") and not name.startswith("v_s_"):
         yield from _list_vector_operands(mask)
     elif name.startswith("ds_"):
         yield from _list_lds_operands()

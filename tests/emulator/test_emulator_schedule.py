@@ -232,11 +232,11 @@ def test_a_trap_is_a_fault() -> None:
 
 
 def test_what_is_unknown_costs_nothing_until_it_is_reached() -> None:
-    unknown = "s_cbranch_scc1 .Lout\nv_clrexcp\n.Lout:\ns_endpgm"
+    unknown = "s_cbranch_scc1 .Lout\nv_screen_partition_4se_b32 v0, v1\n.Lout:\ns_endpgm"
     assert launch(assemble("s_cmp_eq_u32 0, 0\n" + unknown)).counters.waves == 1
-    with pytest.raises(UnknownInstructionFault, match="v_clrexcp") as caught:
+    with pytest.raises(UnknownInstructionFault, match="v_screen_partition_4se_b32") as caught:
         launch(assemble("s_cmp_eq_u32 0, 1\n" + unknown))
-    assert str(caught.value.place.instruction).startswith("v_clrexcp")
+    assert str(caught.value.place.instruction).startswith("v_screen_partition_4se_b32")
 
 
 SPIN = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 from fractions import Fraction
 
+import isa_oracles as oracles
 import numpy as np
 import pytest
 from assembled import LANES
@@ -14,7 +16,7 @@ from both_engines import fill_lanes, float_words, run_both
 pytestmark = pytest.mark.compile
 
 ALL = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-RDNA = ("gfx1100", "gfx1201")
+GFX9, RDNA = ALL[:3], ALL[3:]
 
 
 def random_words(arch: str, seed: int) -> np.ndarray:
@@ -47,6 +49,25 @@ def test_sums_of_byte_differences(arch: str) -> None:
                 for k in range(4)
             ]
             assert int(first[lane]) | int(second[lane]) << 32 == sum(part << 16 * k for k, part in enumerate(parts))
+
+
+@pytest.mark.parametrize("arch", ALL)
+@pytest.mark.parametrize("source", ["v[2:3]", "s[10:11]"])
+def test_four_wide_sums_of_byte_differences(arch: str, source: str) -> None:
+    """The destination begins within the addends: all sources are read before."""
+    given = {register: random_words(arch, register) for register in (2, 3, 4, 8, 9, 10, 11)}
+    given[9][:] |= np.uint32(0xFFFFFF00)  # so that sums wrap around
+    texts = [
+        "v_readfirstlane_b32 s10, v2",
+        "v_readfirstlane_b32 s11, v3",
+        f"v_mqsad_u32_u8 v[10:13], {source}, v4, v[8:11]",
+    ]
+    made = run_both(arch, texts, given, [10, 11, 12, 13])
+    for lane in range(LANES[arch]):
+        low, high, other, *addends = (int(values[lane]) for values in given.values())
+        wide = low | high << 32 if source.startswith("v") else int(given[2][0]) | int(given[3][0]) << 32
+        want = [masked_sum(wide >> 8 * k & 0xFFFFFFFF, other, addends[k], True) % 2**32 for k in range(4)]
+        assert [int(each[lane]) for each in made] == want
 
 
 @pytest.mark.parametrize("arch", ALL)
@@ -110,6 +131,86 @@ def test_a_float_becomes_a_byte_of_a_register(arch: str) -> None:
     for lane, value in enumerate(octet):
         place = 8 * (lane % 4)
         assert int(made[lane]) == 0x44332211 & ~(0xFF << place) | value << place
+
+
+@pytest.mark.parametrize("arch", GFX9)
+def test_a_float_becomes_a_byte_of_the_destination(arch: str) -> None:
+    numbers = [128.5, -3.0, 300.0, 254.9, np.nan, np.inf, -np.inf, -0.5]
+    given = {
+        1: fill_lanes(float_words(numbers), arch),
+        2: fill_lanes([0, 1, 2, 3, 4, 7], arch),
+        3: random_words(arch, 3),
+    }
+    texts = ["v_mov_b32 v4, v3", "v_cvt_pkaccum_u8_f32 v3, v1, v2", "v_cvt_pkaccum_u8_f32 v4, -v1, 2"]
+    first, second = run_both(arch, texts, given, [3, 4])
+    for lane in range(LANES[arch]):
+        for made, value, place in (
+            (first, numbers[lane % 8], int(given[2][lane]) % 4),
+            (second, -numbers[lane % 8], 2),
+        ):
+            want = 0 if np.isnan(value) else int(min(max(value, 0), 255))
+            parts = bytearray(octets(int(given[3][lane])))
+            parts[place] = want
+            assert octets(int(made[lane])) == parts
+
+
+@pytest.mark.parametrize("arch", ALL)
+def test_signed_halves_become_bytes(arch: str) -> None:
+    """On gfx9 the upper half of the destination becomes 0; later GPUs keep it, and gfx1100 names halves."""
+    words = random_words(arch, 12)
+    edges = [0x00FF0100, 0xFFFF0001, 0x7FFF8000, 0x00FE00FF]
+    words[4:8] = edges
+    texts = ["v_sat_pk_u8_i16 v2, v1" if arch != "gfx1100" else "v_sat_pk_u8_i16 v2.h, v1"]
+    (made,) = run_both(arch, texts, {1: words, 2: np.full(LANES[arch], 0x11223344)}, [2])
+    for lane, word in enumerate(words):
+        low, high = (min(max((int(word) >> at & 0xFFFF ^ 0x8000) - 0x8000, 0), 255) for at in (0, 16))
+        octet = low | high << 8
+        want = octet if arch.startswith("gfx9") else 0x11220000 | octet
+        assert int(made[lane]) == (octet << 16 | 0x3344 if arch == "gfx1100" else want)
+
+
+def decode_octet(code: int, kind: str) -> float:
+    """An 8-bit float; every one is exact in f32."""
+    fraction, bias = (3, 7) if kind == "fp8" else (2, 15)
+    exponent, part = (code & 0x7F) >> fraction, code & ((1 << fraction) - 1)
+    if code & 0x7F == 0x7F if kind == "fp8" else exponent == 31:
+        return math.nan if kind == "fp8" or part else math.copysign(math.inf, 0x7F - code)
+    size = math.ldexp(part + (1 << fraction if exponent else 0), max(exponent, 1) - bias - fraction)
+    return math.copysign(size, 0x7F - code)
+
+
+def add_products(a: int, b: int, c: float, kinds: tuple[str, str]) -> float:
+    """c and one product after the other, each sum rounded to f32."""
+    for x, y in zip(octets(a), octets(b), strict=True):
+        product = decode_octet(x, kinds[0]) * decode_octet(y, kinds[1])
+        if any(map(math.isnan, (product, c))) or any(map(math.isinf, (product, c))):
+            c = product + c
+        else:
+            exact = Fraction(product) + Fraction(c)
+            c = oracles.round_float(exact) if exact else product + c
+    return c
+
+
+@pytest.mark.parametrize("first", ["fp8", "bf8"])
+@pytest.mark.parametrize("second", ["fp8", "bf8"])
+def test_dot_products_of_small_floats(first: str, second: str) -> None:
+    """The modifiers are those of the addend: neg_hi makes it positive, then neg_lo changes the sign."""
+    numbers = np.random.default_rng(13)
+    a, b = (numbers.integers(0, 2**32, 32, np.uint32) for _ in range(2))
+    a[:5], b[:5] = (0x80000000, 0x38, 0x7F000000, 0x7C7C7C7C, 0xFC00007C), (0, 0xB8, 0, 0x3C3C3C3C, 0x3C00003C)
+    c = (numbers.normal(0, 1, 32) * np.exp2(numbers.integers(-12, 30, 32))).astype(np.float32)
+    c[:8] = [-0.0, 1.0, 2.0, -np.inf, np.inf, np.nan, 2.0**-140, 3e38]
+    b[6:8] = 0
+    name = f"v_dot4_f32_{first}_{second}"
+    texts = [f"{name} v{10 + k}, v1, v2, v3 neg_lo:[0,0,{k & 1}] neg_hi:[0,0,{k >> 1}]" for k in range(4)]
+    given = {1: a, 2: b, 3: c.view(np.uint32)}
+    made = run_both("gfx1201", texts, given, range(10, 14), directives=".amdhsa_float_denorm_mode_32 3")
+    for k, results in enumerate(made):
+        for lane, got in enumerate(results.view(np.float32)):
+            addend = abs(float(c[lane])) if k >> 1 else float(c[lane])
+            want = add_products(int(a[lane]), int(b[lane]), -addend if k & 1 else addend, (first, second))
+            same = math.isnan(got) if math.isnan(want) else oracles.to_bits(want) == int(got.view(np.uint32))
+            assert same, (lane, k, got, want)
 
 
 def fold_trig_preop(cases: list[tuple[int, int]]) -> list[int]:

@@ -22,14 +22,17 @@ def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_unknown_instructions_are_counted_by_reason(tmp_path: Path) -> None:
-    for gpu, body in (("gfx942", "v_mov_b32 v0, v1\nv_mov_b32 v2, v3\ns_endpgm"), ("gfx90a", "v_clrexcp\ns_endpgm")):
+    for gpu, body in (
+        ("gfx942", "v_mov_b32 v0, v1\nv_mov_b32 v2, v3\ns_endpgm"),
+        ("gfx90a", "v_screen_partition_4se_b32 v0, v1\ns_endpgm"),
+    ):
         (tmp_path / gpu).mkdir()
         (tmp_path / gpu / "kernel.co").write_bytes(assemble(body, gpu))
     done = run_tool("decode_code_objects.py", str(tmp_path))
     assert done.returncode == 1
     assert "gfx942: 1 files, 1 loaded, 1 with only known instructions, 1 of them native" in done.stdout
     assert "gfx90a: 1 files, 1 loaded, 0 with only known instructions" in done.stdout
-    assert "1 × unknown-instruction: 'v_clrexcp'" in done.stdout
+    assert "1 × unknown-instruction: 'v_screen_partition_4se_b32'" in done.stdout
 
 
 def test_a_path_without_a_gpu_is_an_error(tmp_path: Path) -> None:

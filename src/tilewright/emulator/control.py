@@ -25,9 +25,11 @@ else:
 Condition = Callable[[WaveGroup], Mask]
 
 # No visible effect: they control how the hardware issues, prefetches or drops caches.
-# No cache is emulated, and s_waitcnt_depctr and s_wait_alu wait for pipeline counters, not for memory.
+# No cache is emulated, and s_waitcnt_depctr and s_wait_alu wait for pipeline counters, not for memory. The only event
+# of s_wait_event is that exports of graphics may begin (LLVM's llvm.amdgcn.s.wait.event.export.ready).
 _HINTS = frozenset({
-    "s_nop", "v_nop", "s_sleep", "s_setprio", "s_clause", "s_delay_alu", "s_waitcnt_depctr", "s_wait_alu",
+    "s_nop", "v_nop", "v_clrexcp", "v_pipeflush", "s_sleep", "s_setprio", "s_clause", "s_delay_alu", "s_wait_event",
+    "s_waitcnt_depctr", "s_wait_alu",
     "s_wait_idle", "s_singleuse_vdst", "s_icache_inv", "s_dcache_inv", "s_dcache_wb", "s_gl1_inv", "s_inst_prefetch",
     "s_set_inst_prefetch_distance", "s_prefetch_inst", "s_prefetch_inst_pc_rel", "s_prefetch_data",
     "s_prefetch_data_pc_rel", "s_buffer_prefetch_data", "s_incperflevel", "s_decperflevel", "s_ttracedata",

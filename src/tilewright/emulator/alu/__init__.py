@@ -7,6 +7,7 @@ from tilewright.emulator.alu.instruction_context import InstructionContext
 from tilewright.emulator.alu.packed import translate_dual, translate_packed
 from tilewright.emulator.alu.scalar import translate_scalar
 from tilewright.emulator.alu.vector import translate_vector
+from tilewright.emulator.alu.wide import translate_wide
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import Step
 from tilewright.emulator.instruction import Instruction
@@ -23,7 +24,7 @@ def translate(instruction: Instruction, code: LoadedCode) -> Step | None:
     site = InstructionContext(instruction, code, name)
     if name.startswith("s_") or name.startswith("v_s_"):
         return translate_scalar(site)
-    for translator in (translate_cross_lane, translate_packed, translate_vector):
+    for translator in (translate_cross_lane, translate_packed, translate_wide, translate_vector):
         step = translator(site)
         if step is not None:
             return step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tilewright.emulator.isa.float_functions import flush_subnormals, limit_f16
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.isa.numpy_form import make_function
 from tilewright.emulator.isa.operation import TYPES, Array, Operation, choose_expression
-from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
+from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, SMALL_DOTS, find_signed_dot
 from tilewright.emulator.isa.table import VECTOR
 
 MIXED = frozenset({"v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16"})
@@ -240,8 +240,19 @@ def _to_single(getter: Getter) -> Getter:
     return lambda group: getter(group).astype(np.float32)
 
 
+def list_dot_operands(site: InstructionContext, operation: Operation) -> list[Operand]:
+    """Return the sources of a dot product; those of 8-bit floats with the sign modifiers of the last one."""
+    operands = [source.required_operand for source in match_sources(site, operation, site.instruction.operands[1:])]
+    if site.name in SMALL_DOTS:
+        (*low, negated), (*high, absolute) = site.get_bits("neg_lo", 3), site.get_bits("neg_hi", 3)
+        if any((*low, *high, *site.get_bits("op_sel", 3))) or not all(site.get_bits("op_sel_hi", 3, 1)[:2]):
+            raise site.unknown(f"op_sel or a sign modifier of {site.instruction.mnemonic}")
+        operands[2] = replace(operands[2], negated=bool(negated), absolute=bool(absolute))
+    return operands
+
+
 def _make_dot_step(site: InstructionContext, operation: Operation, mode: FloatMode) -> Step:
-    operands = _list_source_operands(site, operation)
+    operands = list_dot_operands(site, operation)
     integer = not operation.result.startswith("f")
     if site.has_clamp() and integer:
         raise site.unknown(f"clamp of {site.instruction.mnemonic}")
@@ -251,6 +262,7 @@ def _make_dot_step(site: InstructionContext, operation: Operation, mode: FloatMo
         zip(operands, operation.sources, _read_picks(site, len(operands)), strict=True)
     ):
         plain = (pick.low, pick.high) == (0, 1) and not (pick.negate_low and not signedness) and not pick.negate_high
+        plain = plain or site.name in SMALL_DOTS
         if number < 2 and not integer and not plain:
             getter = _make_rearranged_source(site, operand, pick)
         elif not plain and not (number == 2 and pick.high == 0):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tilewright.emulator.isa.operation import Operation as Op
 
 _PAIR = ("f32", "f32")
+# A byte of c is replaced; rounding towards zero is that of OpenCL's amd_pack (cl_amd_media_ops).
+_REPLACED_BYTE = "(c & ~(u32(255) << ((b & 3) * 8))) | (u32(saturate_u8(a)) << ((b & 3) * 8))"
 
 # Conversions between number formats.
 CONVERT: dict[str, Op] = {
@@ -33,12 +35,10 @@ CONVERT: dict[str, Op] = {
     "v_cvt_f32_bf16": Op("f32", ("u16",), "f32_of_bf16(a)"),
     # Four bits as a signed number of sixteenths.
     "v_cvt_off_f32_i4": Op("f32", ("u32",), "f32(i32(a << 28) >> 28) * 0.0625"),
-    # A byte of c is replaced; rounding towards zero is that of OpenCL's amd_pack (cl_amd_media_ops).
-    "v_cvt_pk_u8_f32": Op(
-        "u32",
-        ("f32", "u32", "u32"),
-        "(c & ~(u32(255) << ((b & 3) * 8))) | (u32(saturate_u8(a)) << ((b & 3) * 8))",
-    ),
+    "v_cvt_pk_u8_f32": Op("u32", ("f32", "u32", "u32"), _REPLACED_BYTE),
+    "v_cvt_pkaccum_u8_f32": Op("u32", ("f32", "u32", "old u32"), _REPLACED_BYTE),
+    "v_cvt_sr_f16_f32": Op("f16", ("f32", "u32"), "f16_random(a, b)"),
+    "v_cvt_sr_bf16_f32": Op("u16", ("f32", "u32"), "bf16_random(a, b)"),
     **{f"v_cvt_f32_ubyte{k}": Op("f32", ("u32",), f"f32((a >> {8 * k}) & 255)") for k in range(4)},
     # Two results in one register, the first in the lower half.
     "v_cvt_pkrtz_f16_f32": Op("u32", _PAIR, "pack16(f16_toward_zero(a), f16_toward_zero(b))"),

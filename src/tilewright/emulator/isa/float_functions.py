@@ -223,6 +223,27 @@ def bf16_of_f32(x: Array) -> Array:
     return np.where(np.isnan(x), (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
+def f16_random(x: Array, random: Array) -> Array:
+    """Return x as f16: random bits are added below the last bit that is kept, then the rest is cut off.
+
+    AMD's text leaves this open; so does AMD's emulator (ROCm/rocm-systems, rocjitsu, f32_to_binary_float_sr).
+    """
+    x, random = np.broadcast_arrays(x, random)
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    exponent = ((bits >> 23) & 0xFF).astype(np.int32) - 127
+    below = np.minimum(np.maximum(-14 - exponent, 0), 31).astype(np.uint32)
+    kept = ((((bits & 0x7FFFFF) | 0x800000) >> below) + (random >> 19)) >> 13
+    code = ((np.maximum(exponent, -14) + 14).astype(np.uint32) << 10) + kept
+    signed = np.minimum(code, 0x7C00) | ((bits >> 16) & 0x8000)
+    return np.where(np.isfinite(x), signed.astype(np.uint16).view(np.float16), x.astype(np.float16))
+
+
+def bf16_random(x: Array, random: Array) -> Array:
+    """The same for bf16, which has the exponents of f32."""
+    rounded = (x.view(np.uint32) + (random >> 16)) >> 16
+    return np.where(np.isfinite(x), rounded, bf16_of_f32(x)).astype(np.uint16)
+
+
 def f32_of_bf16(bits: Array) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
@@ -269,7 +290,7 @@ def dot2_bf16_bf16(a: Array, b: Array, c: Array) -> Array:
 
 _CONVERSIONS = (
     f64_to_u32, f64_to_i32, f64_to_u16, f64_to_i16, saturate_u8, norm_f64, f16_toward_zero, bf16_of_f32, f32_of_bf16,
-    dot2_f32_f16, dot2_f32_bf16, dot2_f16_f16, dot2_bf16_bf16, limit_f16,
+    f16_random, bf16_random, dot2_f32_f16, dot2_f32_bf16, dot2_f16_f16, dot2_bf16_bf16, limit_f16,
 )  # fmt: skip
 
 FLOAT_FUNCTIONS: dict[str, Function] = {

@@ -277,6 +277,20 @@ static inline u16 bf16_of_f32(f32 x) {
     u32 bits = bits32(x);
     return (u16)(x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
+/* Random bits are added below the last bit that is kept, then the rest is cut off: see float_functions.py. */
+static inline f16 f16_random(f32 x, u32 random) {
+    u32 bits = bits32(x);
+    int exponent = (int)(bits >> 23 & 0xFF) - 127;
+    if (exponent == 128)
+        return (f16)x;
+    int below = exponent < -14 ? -14 - exponent : 0;
+    u32 kept = (((bits & 0x7FFFFF) | 0x800000) >> (below < 31 ? below : 31)) + (random >> 19);
+    u32 code = ((u32)(exponent < -14 ? 0 : exponent + 14) << 10) + (kept >> 13);
+    return float16((u16)((code < 0x7C00 ? code : 0x7C00) | (bits >> 16 & 0x8000)));
+}
+static inline u16 bf16_random(f32 x, u32 random) {
+    return isfinite(x) ? (u16)((bits32(x) + (random >> 16)) >> 16) : bf16_of_f32(x);
+}
 static inline f32 f32_of_bf16(u16 bits) { return float32((u32)bits << 16); }
 static inline f32 dot2_f32_f16(u32 a, u32 b, f32 c) {
     f64 first = (f64)float16((u16)a) * (f64)float16((u16)b);

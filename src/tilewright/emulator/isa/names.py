@@ -49,6 +49,11 @@ _SCALAR = {
     "s_clz_i32_u64": "s_flbit_i32_b64",
     "s_cls_i32": "s_flbit_i32",
     "s_cls_i32_i64": "s_flbit_i32_i64",
+    # LLVM's assembler takes them for the renamed ones; gfx11.5 has instructions with these names.
+    "s_min_f32": "s_min_num_f32",
+    "s_max_f32": "s_max_num_f32",
+    "s_min_f16": "s_min_num_f16",
+    "s_max_f16": "s_max_num_f16",
 }
 _LOGIC = {"and_not1": "andn2", "or_not1": "orn2", "and_not0": "andn1", "or_not0": "orn1"}
 

@@ -36,6 +36,11 @@ def _build_dots() -> dict[str, Op]:
         for result, element in (("f32", "f16"), ("f32", "bf16"), ("i32", "i16"), ("u32", "u16"))
     }
     table |= {
+        f"v_dot4_f32_{first}_{second}": Op("f32", ("u32", "u32", "f32"), f"dot4_f32_{first}_{second}(a, b, c)")
+        for first in ("fp8", "bf8")
+        for second in ("fp8", "bf8")
+    }
+    table |= {
         f"v_dot{8 if size == 4 else 4}_{sign}32_{sign}{size}": Op(
             f"{sign}32", ("u32", "u32", f"{sign}32"), f"dot_{sign}{size}(a, b, c)"
         )
@@ -53,6 +58,8 @@ def _build_dots() -> dict[str, Op]:
 
 
 DOT: dict[str, Op] = _build_dots()
+# Of c, neg_lo changes the sign, and neg_hi clears it before: LLVM makes them from fneg and fabs.
+SMALL_DOTS = frozenset(name for name in DOT if name.startswith("v_dot4_f32_"))
 
 
 def find_signed_dot(name: str, first: bool, second: bool) -> Op | None:

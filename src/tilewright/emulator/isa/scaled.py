@@ -2,7 +2,7 @@
 
 The exponent of an f32 is the scale: numbers are divided by it before they are rounded to a small float, and multiplied
 by it when they are read. Names and operands are those of AMD's CDNA4 ISA manual. Of formats without NaN and infinities,
-what NaN becomes is an assumption: see small_floats.h.
+NaN becomes the largest number, as in HIP's amd_hip_ocp_host.hpp.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 from tilewright.emulator.isa.operation import Operation as Op
 
 # A source as f32, by its type in names and the expression of its bits.
-_TO_SINGLE = {"f16": "f32(float16(u16({})))", "bf16": "f32_of_bf16(u16({}))"}
+TO_SINGLE = {"f16": "f32(float16(u16({})))", "bf16": "f32_of_bf16(u16({}))"}
+FRACTION_BITS = {"f16": 10, "bf16": 7}
 _BYTES = ("fp8", "bf8")
 
 
 def _pick_halves(kind: str, name: str = "a") -> tuple[str, str]:
     """Return the two numbers of a register as f32."""
-    return _TO_SINGLE[kind].format(name), _TO_SINGLE[kind].format(f"{name} >> 16")
+    return TO_SINGLE[kind].format(name), TO_SINGLE[kind].format(f"{name} >> 16")
 
 
 def _make(result: str, sources: tuple[str, ...], expression: str, limits: str = "") -> Op:
@@ -33,14 +34,14 @@ def _build_encodings() -> dict[str, Op]:
         table[f"v_cvt_scalef32_pk_{kind}_f32"] = _make(
             "u16", ("f32", "f32", "f32"), f"pack8({put}(a, c), {put}(b, c))", put
         )
-        table[f"v_cvt_scalef32_sr_{kind}_f32"] = _make("u8", ("f32", "u32", "f32"), f"{random}(a, b, c)", random)
-        for source in _TO_SINGLE:
+        table[f"v_cvt_scalef32_sr_{kind}_f32"] = _make("u8", ("f32", "u32", "f32"), f"{random}(a, b, c, 23)", random)
+        for source in TO_SINGLE:
             low, high = _pick_halves(source)
             table[f"v_cvt_scalef32_pk_{kind}_{source}"] = _make(
                 "u16", ("u32", "f32"), f"pack8({put}({low}, b), {put}({high}, b))", put
             )
             table[f"v_cvt_scalef32_sr_{kind}_{source}"] = _make(
-                "u8", ("u16", "u32", "f32"), f"{random}({low}, b, c)", random
+                "u8", ("u16", "u32", "f32"), f"{random}({low}, b, c, {FRACTION_BITS[source]})", random
             )
     return table
 
@@ -52,16 +53,18 @@ def _build_fp4_encodings() -> dict[str, Op]:
         "v_cvt_scalef32_pk_fp4_f32": Op("u8", ("f32", "f32", "f32"), f"{put}(a, c) | ({put}(b, c) << 4)"),
         "v_cvt_scalef32_sr_pk_fp4_f32": Op(
             "u8", ("u64", "u32", "f32"),
-            f"{random}(float32(u32(a)), b, c) | ({random}(float32(u32(a >> 32)), next_random(b), c) << 4)",
+            f"{random}(float32(u32(a)), b, c, 23) | ({random}(float32(u32(a >> 32)), next_random(b), c, 23) << 4)",
         ),
     }  # fmt: skip
-    for source in _TO_SINGLE:
+    for source, bits in FRACTION_BITS.items():
         low, high = _pick_halves(source)
         table[f"v_cvt_scalef32_pk_fp4_{source}"] = Op(
             "u8", ("u32", "f32"), f"{put}({low}, b) | ({put}({high}, b) << 4)"
         )
         table[f"v_cvt_scalef32_sr_pk_fp4_{source}"] = Op(
-            "u8", ("u32", "u32", "f32"), f"{random}({low}, b, c) | ({random}({high}, next_random(b), c) << 4)"
+            "u8",
+            ("u32", "u32", "f32"),
+            f"{random}({low}, b, c, {bits}) | ({random}({high}, next_random(b), c, {bits}) << 4)",
         )
     return table
 

@@ -18,6 +18,7 @@ from tilewright.emulator.isa.vector import (
     VECTOR_HALF,
     VECTOR_INTEGER,
 )
+from tilewright.emulator.isa.wide import WIDE
 
 # A comparison of floats is false if an operand is NaN; the n… conditions are the negations of the others.
 _INTEGER_CONDITIONS = {
@@ -104,6 +105,7 @@ def all_operations() -> dict[str, Operation]:
         "ocp ": CONVERT_SMALL["ocp", False],
         "ocp, limited ": CONVERT_SMALL["ocp", True],
         "packed ": PACKED,
+        "element of ": {name: wide.element for name, wide in WIDE.items()},
         "saturated ": SATURATED,
         "saturated packed ": SATURATED_PACKED,
     }

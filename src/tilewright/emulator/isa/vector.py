@@ -200,6 +200,11 @@ _SINGLE = {
     "v_mul_legacy_f32": Op("f32", ("f32", "f32"), "select((a == 0) | (b == 0), f32(0), a * b)"),
     "v_fma_legacy_f32": Op("f32", ("f32", "f32", "f32"), "select((a == 0) | (b == 0), c, fma_f32(a, b, c))"),
     "v_fmac_legacy_f32": Op("f32", ("f32", "f32", "old f32"), "select((a == 0) | (b == 0), c, fma_f32(a, b, c))"),
+    # AMD's text: a·b + c, where zero times anything is zero. Unlike in fma_legacy, the sum makes -0 to +0.
+    "v_mad_legacy_f32": Op("f32", ("f32", "f32", "f32"), "select((a == 0) | (b == 0), f32(0), f32(a * b)) + c"),
+    # The older versions of gfx8: AMD's text has the formulas of v_exp_f32 and v_log_f32, "with legacy semantics".
+    "v_exp_legacy_f32": Op("f32", ("f32",), "exp_f32(a)"),
+    "v_log_legacy_f32": Op("f32", ("f32",), "log_f32(a)"),
     "v_mullit_f32": Op(
         "f32",
         ("f32", "f32", "f32"),
@@ -229,6 +234,10 @@ VECTOR_FLOAT: dict[str, Op] = {
 }
 
 _HALF_UU, _HALF_UUU, _HALF_II, _HALF_III = ("u16", "u16"), ("u16", "u16", "u16"), ("i16", "i16"), ("i16", "i16", "i16")
+
+
+# Two signed halves as bytes, limited to 0 and 255.
+_HALVES_TO_BYTES = ", ".join(f"u8(minimum(maximum(i16({half}), 0), 255))" for half in ("a", "a >> 16"))
 
 
 def _shift_to_bytes(low: int, high: int) -> str:
@@ -264,16 +273,20 @@ _HALF_INTEGER = {
     # Two numbers shifted and put into bytes, limited to their range (gfx950).
     "v_ashr_pk_i8_i32": Op("u16", ("i32", "i32", "u32"), _shift_to_bytes(-128, 127)),
     "v_ashr_pk_u8_i32": Op("u16", ("i32", "i32", "u32"), _shift_to_bytes(0, 255)),
+    "v_sat_pk_u8_i16": Op("u16", ("u32",), f"pack8({_HALVES_TO_BYTES})"),
     "v_lshlrev_b16": Op("u16", _HALF_UU, "b << (a & 15)"),
     "v_lshrrev_b16": Op("u16", _HALF_UU, "b >> (a & 15)"),
     "v_ashrrev_i16": Op("i16", ("u16", "i16"), "b >> i16(a & 15)"),
 }
 
 
+_HALF_FLOAT |= _build_float_operations("f16") | _build_short_float_operations("f16")
+# Those of gfx8, which clear the other half of the destination.
+_LEGACY = {f"v_{name}_legacy_f16": _HALF_FLOAT[f"v_{name}_f16"] for name in ("mad", "fma", "div_fixup")}
+
 # Integers and floats of 16 bits.
 VECTOR_HALF: dict[str, Op] = {
-    **_build_float_operations("f16"), **_build_short_float_operations("f16"), **_HALF_FLOAT, **_HALF_INTEGER,
-    **_build_min_max("u16"), **_build_min_max("i16"),
+    **_HALF_FLOAT, **_LEGACY, **_HALF_INTEGER, **_build_min_max("u16"), **_build_min_max("i16"),
 }  # fmt: skip
 
 SATURATED_HALF: dict[str, Op] = {
@@ -294,7 +307,7 @@ KEEPS_OTHER_HALF = frozenset(
         "v_fmamk_f16", "v_div_fixup_f16", "v_mad_u16", "v_mad_i16",
         "v_cvt_pk_fp8_f32", "v_cvt_pk_bf8_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16",
         "v_bitop3_b16", "v_ashr_pk_i8_i32", "v_ashr_pk_u8_i32", "v_dot2_f16_f16", "v_dot2_bf16_bf16",
-        *SCALED,
+        "v_cvt_sr_f16_f32", "v_cvt_sr_bf16_f32", *SCALED,
     }
 )  # fmt: skip
 

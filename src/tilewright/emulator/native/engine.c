@@ -17,6 +17,7 @@
 #include "scalar_writes.h"
 #include "matrix.h"
 #include "cross_lane.h"
+#include "elements.h"
 #include "logic.h"
 #include "operations.inc"
 

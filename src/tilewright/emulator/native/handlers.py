@@ -78,6 +78,8 @@ HANDLERS = {
     "pair": "run_pair",
     "halves": "run_halves",
     "indexed": "run_indexed",
+    # elements.h
+    "elements": "run_elements",
     # logic.h
     "save_exec": "run_save_exec",
     "write_exec": "run_write_exec",

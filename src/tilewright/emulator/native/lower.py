@@ -38,7 +38,7 @@ from tilewright.emulator.write_hazards import find_written_registers
 _LOWERERS: tuple[Callable[[Instruction, LoadedCode, LoweringTables], InstructionRecord | None], ...] = (
     lower_control, lower_memory, lower_lds, lower_matrix, lower_alu,
 )  # fmt: skip
-_PARTS = frozenset(NUMBERS[name] for name in ("pair", "halves", "indexed"))
+_PARTS = frozenset(NUMBERS[name] for name in ("pair", "halves", "indexed", "elements"))
 # Handwritten handlers whose operands can be indexed; so can those of the table.
 _INDEXABLE = frozenset(NUMBERS[name] for name in ("read_first_lane", "read_lane", "write_lane"))
 _ATOMICS = frozenset(NUMBERS[name] for name in ("global_atomic", "buffer_atomic", "flat_atomic", "scalar_atomic"))

@@ -32,6 +32,7 @@ from tilewright.emulator.native.lower_source import (
     set_destination,
     set_output,
 )
+from tilewright.emulator.native.lower_wide import lower_wide
 
 # In the order of the cases in run_save_exec.
 _EXEC_LOGIC = ("and", "or", "xor", "andn2", "orn2", "nand", "nor", "xnor", "andn1", "orn1")
@@ -49,8 +50,9 @@ def lower_alu(instruction: Instruction, code: LoadedCode, tables: LoweringTables
         return _lower_scalar(site)
     if (made := _lower_cross_lane(site, tables)) is not None:
         return made
-    if (made := lower_packed(site, tables)) is not None:
-        return made
+    for lower_kind in (lower_packed, lower_wide):
+        if (made := lower_kind(site, tables)) is not None:
+            return made
     return lower_vector(site, tables)
 
 

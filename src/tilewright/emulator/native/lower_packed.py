@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tilewright.emulator.alu.instruction_context import PACKED_MODIFIERS, InstructionContext
 from tilewright.emulator.alu.operands import match_sources
-from tilewright.emulator.alu.packed import MIXED
+from tilewright.emulator.alu.packed import MIXED, list_dot_operands
 from tilewright.emulator.alu.vector import find_vector_operation
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, find_signed_dot
+from tilewright.emulator.isa.packed import DOT, PACKED, SATURATED_PACKED, SMALL_DOTS, find_signed_dot
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
@@ -128,10 +128,11 @@ def _lower_mixed(site: InstructionContext) -> InstructionRecord | None:
 
 def _lower_dot(site: InstructionContext, operation: Operation) -> InstructionRecord | None:
     site.check_modifiers(PACKED_MODIFIERS)
-    operands = _list_operands(site, operation)
+    operands = list_dot_operands(site, operation)
     count = len(operands)
     signed = site.name in ("v_dot4_i32_iu8", "v_dot8_i32_iu4")
     negated = any(site.get_bits("neg_hi", count)) or (not signed and any(site.get_bits("neg_lo", count)))
+    negated = negated and site.name not in SMALL_DOTS
     if negated or any(site.get_bits("op_sel", count)[:2]) or not all(site.get_bits("op_sel_hi", count, 1)[:2]):
         return None
     if site.has_clamp() and not operation.result.startswith("f"):
