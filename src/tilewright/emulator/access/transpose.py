@@ -1,11 +1,9 @@
 """Loads that transpose a matrix: LDS reads of gfx950, and global loads of gfx12.
 
-gfx950:
-
-16 lanes read a matrix of 16 columns row by row: the bytes of a lane are a piece of a row, and the next lane has the
-next piece. Each lane then gets one column. The form with 16-bit elements is confirmed by attention kernels with correct
-results, and by AMD's simulator (ROCm/rocm-systems, pull request 10175). The 8-bit form agrees with the addressing of
-HipKittens (one row per two lanes); the 6-bit and 4-bit forms follow the same rule by analogy.
+gfx950: 16 lanes read a matrix of 16 columns row by row: the bytes of a lane are a piece of a row, and the next lane has
+the next piece. Each lane then gets one column. The form with 16-bit elements is confirmed by attention kernels with
+correct results, and by AMD's simulator (ROCm/rocm-systems, pull request 10175). The 8-bit form agrees with the
+addressing of HipKittens (one row per two lanes); the 6-bit and 4-bit forms follow the same rule by analogy.
 
 gfx12 (wave32): 8 lanes load 8 rows of 8 elements, and 8 lanes get one column each. With 16 bits these are the same 8
 neighbours; with 8 bits, the rows of lanes 0 to 3 and 8 to 11 go to lanes 0 to 7, those of lanes 4 to 7 and 12 to 15 to
