@@ -171,7 +171,10 @@ REFUSED = {
     "gfx90a": ("buffer_load_format_x v0, off, s[4:7], 0", "buffer_store_lds_dword s[4:7], s9 lds"),
     "gfx942": ("tbuffer_load_format_x v0, off, s[4:7], 0 format:22", "ds_gws_barrier v0 gds"),
     "gfx1100": ("buffer_load_b32 v[0:1], off, s[4:7], 0 tfe", "ds_add_gs_reg_rtn v[0:1], v2 gds"),
-    "gfx1201": ("global_atomic_ordered_add_b64 v[4:5], v[0:1], off", "ds_bvh_stack_push4_pop1_rtn_b32 v1, v0, v1, v[2:5]"),
+    "gfx1201": (
+        "global_atomic_ordered_add_b64 v[4:5], v[0:1], off",
+        "ds_bvh_stack_push4_pop1_rtn_b32 v1, v0, v1, v[2:5]",
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 #include "functions.h"
 #include "memory.h"
 
-/* Instruction.detail: operation and type. lower_memory.py has the same order. */
+/* Instruction.detail: operation and type. lower_elements.py has the same order. */
 enum {
     A_ADD, A_SUB, A_RSUB, A_MIN, A_MAX, A_AND, A_OR, A_XOR, A_INC, A_DEC, A_SUB_CLAMP, A_COND_SUB, A_SWAP, A_CMPSWAP,
     A_CMPST, A_MSKOR, A_PK_ADD, A_ADD_FLUSHED, A_WRAP, A_CONDXCHG,

@@ -61,7 +61,7 @@ HANDLERS = {
     "global_store_block": "run_global_store_block",
     "scratch_load_block": "run_scratch_load_block",
     "scratch_store_block": "run_scratch_store_block",
-    # lds.h
+    # lds.h, lds_atomics.h
     "lds_read": "run_lds_read",
     "lds_write": "run_lds_write",
     "lds_atomic": "run_lds_atomic",
