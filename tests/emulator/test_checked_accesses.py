@@ -31,8 +31,10 @@ INIT = """
 """
 PLAIN = """
   s_cmp_eq_u32 s8, 64
-  s_cselect_b64 exec, 1, 0
-  ds_write_b32 v3, v0
+  s_cselect_b64 exec, 3, 0
+  v_lshlrev_b32 v4, 2, v0
+  v_and_b32 v4, 0xff, v4
+  ds_write_b32 v4, v0
   s_mov_b64 exec, -1
 """
 CHANGES = {
@@ -66,13 +68,13 @@ def test_changes_of_an_element_do_not_race_with_each_other(change: str, mode: Mo
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_store_races_with_a_change(change: str, mode: Mode) -> None:
     made = find(START + INIT + PLAIN + CHANGES[change] + END, "gfx942", "races", 256, mode)
-    assert {finding.kind for finding in made} == {"race"}
+    assert {finding.name for finding in made} == {"race"}
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_reads_what_was_there(change: str) -> None:
     made = find(START + CHANGES[change] + END, "gfx942", "uninitialized", 64)
-    assert {finding.kind for finding in made} == {"uninitialized-read"}
+    assert {finding.name for finding in made} == {"uninitialized-read"}
     written = START + "ds_write2_b32 v3, v3, v3 offset1:1\n  s_waitcnt lgkmcnt(0)\n  " + CHANGES[change] + END
     assert not find(written, "gfx942", "uninitialized", 64)
 

@@ -117,19 +117,15 @@ def test_atomics_on_a_buffer(arch: str, engine: str, mode: Mode) -> None:
         + """
   s_mov_b32 s20, 0
   s_mov_b32 s21, 0
-  s_mov_b32 s22, 1
-  s_mov_b32 s24, 0
-  s_mov_b32 s25, 0
-  s_mov_b32 s23, 16
+  s_mov_b64 s[24:25], s[18:19]
+  s_mov_b64 s[26:27], 0
   s_buffer_atomic_add s16, s[8:11], 0x8
   s_buffer_atomic_cmpswap s[20:21], s[8:11], 0x0
-  s_mov_b32 s22, s18
-  s_mov_b32 s23, s19
-  s_buffer_atomic_cmpswap_x2 s[22:25], s[8:11], 0x10 glc
+  s_buffer_atomic_cmpswap_x2 s[24:27], s[8:11], 0x10 glc
   s_buffer_atomic_umax s18, s[8:11], 0x18
   s_buffer_atomic_add_x2 s[16:17], s[8:11], 0x14
   s_waitcnt lgkmcnt(0)
-  s_store_dwordx2 s[22:23], s[4:5], 0x400
+  s_store_dwordx2 s[24:25], s[4:5], 0x400
   s_endpgm
 """
     )

@@ -194,6 +194,14 @@ def _translate_exchange(far: bool, element: str, instruction: Instruction, code:
     return make_lane_step("lds", execute)
 
 
+def read_count_target(instruction: Instruction, code: LoadedCode) -> int:
+    """Return the register of ds_append or ds_consume. gfx11 and gfx12 run 64 lanes in halves, which may be apart."""
+    if code.lanes != code.arch.wave_size:
+        raise code.unknown(f"{instruction.mnemonic} in waves of {code.lanes} lanes", instruction)
+    (destination,) = get_operands(instruction, code, (1,))
+    return get_vector(instruction, code, destination, 1)
+
+
 def _translate_count(rest: str, instruction: Instruction, code: LoadedCode) -> Step:
     """Return the step of ds_append or ds_consume: the first active lane adds or subtracts the number of active lanes.
 
@@ -201,8 +209,7 @@ def _translate_count(rest: str, instruction: Instruction, code: LoadedCode) -> S
     LLVM puts the address into M0 (AMDGPUISelDAGToDAG.cpp, `SelectDSAppendConsume`), so M0 must be 0: then both agree.
     """
     operation = OPERATIONS[COUNTS[rest], "u32"]
-    (destination,) = get_operands(instruction, code, (1,))
-    target = get_vector(instruction, code, destination, 1)
+    target = read_count_target(instruction, code)
     offset = get_number(instruction, code, "offset")
     banks = code.arch.lds.banks
 

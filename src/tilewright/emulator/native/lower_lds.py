@@ -5,7 +5,13 @@ from __future__ import annotations
 from tilewright.emulator.access.atomics import OPERATIONS, find_atomic
 from tilewright.emulator.access.elements import LDS_READS, LDS_WRITES, Element
 from tilewright.emulator.access.lds import BY_LANE, PAIR
-from tilewright.emulator.access.lds_atomics import COUNTS, EXCHANGE_PAIR, NOTHING, read_exchange_places
+from tilewright.emulator.access.lds_atomics import (
+    COUNTS,
+    EXCHANGE_PAIR,
+    NOTHING,
+    read_count_target,
+    read_exchange_places,
+)
 from tilewright.emulator.access.operands import check_modifiers, get_number, get_operands, get_vector
 from tilewright.emulator.access.permute import PERMUTES, PULL_FROM_INACTIVE, swizzle_sources
 from tilewright.emulator.access.transpose import TRANSPOSES
@@ -148,8 +154,7 @@ def _lower_exchange(
 
 
 def _lower_count(rest: str, instruction: Instruction, code: LoadedCode, queue: int) -> InstructionRecord:
-    (target,) = get_operands(instruction, code, (1,))
-    out = layout.make_vector(get_vector(instruction, code, target, 1))
+    out = layout.make_vector(read_count_target(instruction, code))
     detail = encode_atomic(OPERATIONS[COUNTS[rest], "u32"])
     offset = get_number(instruction, code, "offset")
     return make_record("lds_count", out, offset=offset, size=4, detail=detail, queue=queue)
