@@ -56,10 +56,7 @@ def run_everywhere(
     arch: str, text: str, given: np.ndarray, *, lds: int = 0, private: int = 0, directives: str = ""
 ) -> Outcome:
     """Run `text` with four dwords of each lane, after checking that all runs agree. WAIT waits for all accesses."""
-    body = _BODY.format(text=text.strip()).replace("WAIT", _WAITS.get(arch, _WAIT))
-    if private:
-        directives += "\n  .amdhsa_enable_private_segment 1"
-    code = assemble(body, arch, vgprs=80, lds=lds, private=private, directives=directives)
+    code = _assemble(arch, text, lds, private, directives)
     found = [_run(code, arch, given, *how) for how in RUNS]
     first, counters = found[0]
     for other, counted in found[1:]:
@@ -68,6 +65,20 @@ def run_everywhere(
         assert np.array_equal(other.spare, first.spare)
         assert counted == counters
     return first
+
+
+def run_once(
+    arch: str, text: str, given: np.ndarray, engine: str, mode: Mode, *, lds: int = 0, private: int = 0
+) -> Outcome:
+    """Run `text` once, to compare modes."""
+    return _run(_assemble(arch, text, lds, private, ""), arch, given, engine, mode, False)[0]
+
+
+def _assemble(arch: str, text: str, lds: int, private: int, directives: str) -> bytes:
+    body = _BODY.format(text=text.strip()).replace("WAIT", _WAITS.get(arch, _WAIT))
+    if private:
+        directives += "\n  .amdhsa_enable_private_segment 1"
+    return assemble(body, arch, vgprs=80, lds=lds, private=private, directives=directives)
 
 
 def _run(code: bytes, arch: str, given: np.ndarray, engine: str, mode: Mode, turned: bool) -> tuple[Outcome, object]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from assembled import LANES
-from everywhere import make_exec, make_words, run_everywhere
+from everywhere import make_exec, make_words, run_everywhere, run_once
 from test_lds_changes import FLUSHES, KEEPS, SINGLES, compare_store, make_pairs, place_singles
 
 from tilewright.emulator.faults import LdsFault, MemoryFault, UnknownInstructionFault
+from tilewright.emulator.launch import Mode
 
 pytestmark = pytest.mark.compile
 
@@ -273,3 +274,37 @@ def test_older_names_of_the_assembler(arch: str) -> None:
     assert (floats[1:32] == 1.0).all()
     # Element 0 of the second 32 dwords is the smaller one of 5.0's bits and 1.0.
     assert made.spare[33:64].tolist() == [max(5 - lane, 0) for lane in range(1, 32)]
+
+
+# What is in v8 after these instructions is 0 as long as they are under way, and something else in some lane later.
+READ = "WAIT\n  v_mov_b32 v12, 0\n  v_mov_b32 v13, 0\n  v_mov_b32 v40, 0\n  s_mov_b32 s20, 0\n  s_mov_b32 m0, 0\n  "
+UNDER_WAY = [
+    ("gfx942", "ds_write_b32 v2, v4\n  WAIT\n  ds_append v12\n  v_mov_b32 v8, v12"),
+    ("gfx942", "ds_write_b32 v2, v4\n  WAIT\n  ds_wrap_rtn_b32 v12, v2, v5, v6\n  v_mov_b32 v8, v12"),
+    ("gfx942", "ds_write2_b32 v2, v4, v5 offset1:1\n  WAIT\n  ds_wrxchg2_rtn_b32 v[12:13], v2, v6, v7 offset1:1\n"
+     "  v_mov_b32 v8, v13"),
+    ("gfx942", "ds_write_b64 v3, v[4:5]\n  WAIT\n  ds_condxchg32_rtn_b64 v[12:13], v3, v[6:7]\n  v_mov_b32 v8, v13"),
+    ("gfx942", "s_scratch_load_dword s20, s[6:7], 0x8\n  v_mov_b32 v8, s20"),
+    ("gfx942", "s_add_u32 s20, s4, 1024\n  s_addc_u32 s21, s5, 0\n  s_movk_i32 s22, 64\n  s_mov_b32 s23, 0x20000\n"
+     "  s_mov_b32 s24, 5\n  s_buffer_store_dword s24, s[20:23], 0x4\n  s_mov_b32 s24, 0\n"
+     "  s_buffer_atomic_add s24, s[20:23], 0x4 glc\n  v_mov_b32 v8, s24"),
+    ("gfx942", "scratch_store_dword off, v4, off\n  ds_write_b32 v2, v12\n  WAIT\n  scratch_load_lds_dword off, off\n"
+     "  ds_read_b32 v8, v2\n  s_waitcnt lgkmcnt(0)"),
+    ("gfx1100", "global_load_addtid_b32 v12, s[6:7]\n  v_mov_b32 v8, v12"),
+    ("gfx1201", "ds_bpermute_fi_b32 v12, v2, v4\n  v_mov_b32 v8, v12"),
+    ("gfx1201", "global_load_tr_b128 v[12:15], v1, s[6:7]\n  v_mov_b32 v8, v12"),
+    ("gfx1201", "s_mov_b32 m0, 1\n  global_load_block v[40:71], v1, s[6:7]\n  v_mov_b32 v8, v40"),
+    ("gfx1201", "s_mov_b32 m0, 1\n  scratch_store_b32 off, v4, off\n  WAIT\n  scratch_load_block v[40:71], off, off\n"
+     "  v_mov_b32 v8, v40"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+@pytest.mark.parametrize(("arch", "text"), UNDER_WAY)
+def test_a_missing_wait_is_noticed(arch: str, text: str, engine: str) -> None:
+    """In strict mode the old value is read, in fast mode the new one."""
+    given = make_words(arch)
+    for mode, arrived in ((Mode.FAST, True), (Mode.STRICT, False)):
+        made = run_once(arch, READ + text, given, engine, mode, lds=1024, private=16)
+        assert made.fault is None, made.fault
+        assert made.lanes[:, 0].any() == arrived
