@@ -328,7 +328,8 @@ def test_structures_are_those_of_the_library() -> None:
 
 def test_what_only_numpy_runs() -> None:
     """Chosen by itself, NumPy runs it; asked for, the native engine says what it cannot."""
-    body = "  s_mov_b32 s20, 1\n  s_set_gpr_idx_on s20, gpr_idx(SRC0)\n  v_fmac_f32_e32 v3, v1, v2\n  s_set_gpr_idx_off\n"
+    indexed = "s_set_gpr_idx_on s20, gpr_idx(SRC0)\n  v_fmac_f32_e32 v3, v1, v2\n  s_set_gpr_idx_off"
+    body = f"  s_mov_b32 s20, 1\n  {indexed}\n"
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
