@@ -146,6 +146,7 @@ def _list_lds_operands() -> Iterator[str]:
         yield from (f"{target}, v4", f"v4, {wide}", f"{target}, v4, {wide}", f"v4, {wide}, {again}")
         yield from (f"{target}, v4, {wide}, {again}", f"{double}, v4", f"{target}", f"v4, {wide}, {again} offset1:1")
         yield from (f"{double}, v4 offset1:1", f"{double}, v4, {wide}, {again} offset1:1", f"{target}, v4 offset:16")
+    yield ""
 
 
 def _list_scalar_operands() -> Iterator[str]:
@@ -203,6 +204,7 @@ def _list_memory_operands(name: str) -> Iterator[str]:
             if old:
                 yield f"v[4:5]{end}"
     yield from ("", "v0, v[4:5], off", "v[4:5], off", "s[4:5], 0x0", "v0, s[4:5]")
+    yield from ("v[8:39], v[4:5], off", "v[4:5], v[8:39], off", "v[8:39], off, off", "off, v[8:39], off")
 
 
 @cache

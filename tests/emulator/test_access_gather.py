@@ -249,7 +249,7 @@ def test_flat_addresses_reach_memory_lds_and_private_memory() -> None:
         instruction("buffer_load_format_x", "v0", "off", "s[0:3]", "0"),
         instruction("ds_read_b128", "v[0:3]", "v4", gds=True),
         instruction("ds_gws_init", "v0"),
-        instruction("scratch_load_lds_dword", "v0", "off"),
+        instruction("scratch_load_lds_dwordx3", "v0", "off"),
         instruction("s_load_dwordx5", "s[0:4]", "s[8:9]", "0x0"),
         instruction("flat_atomic_fmod", "v[8:9]", "v1"),
     ],

@@ -65,6 +65,120 @@ def test_a_scalar_store_outside_of_memory_is_a_fault(engine: str, mode: Mode) ->
     assert isinstance(made.fault, MemoryFault)
 
 
+# s[8:11] describe 24 bytes of the output, from byte 512 on.
+BUFFER = (
+    START
+    + """
+  s_add_u32 s8, s4, 512
+  s_addc_u32 s9, s5, 0
+  s_movk_i32 s10, 24
+  s_mov_b32 s11, 0x20000
+  s_mov_b32 s16, 11
+  s_mov_b32 s17, 12
+  s_mov_b32 s18, 13
+  s_mov_b32 s19, 14
+"""
+)
+
+
+@pytest.mark.parametrize("arch", GPUS)
+@pytest.mark.parametrize(("engine", "mode"), ENGINES)
+def test_stores_to_a_buffer_stay_inside(arch: str, engine: str, mode: Mode) -> None:
+    """Of four dwords at byte 16, two are inside. A register of the offset adds to the number."""
+    text = (
+        BUFFER
+        + """
+  s_mov_b32 s20, 4
+  s_buffer_store_dword s19, s[8:11], 0x0
+  s_buffer_store_dwordx2 s[16:17], s[8:11], s20
+  s_buffer_store_dwordx4 s[16:19], s[8:11], 0x10
+  s_buffer_store_dword s18, s[8:11], 0x18
+  s_dcache_wb
+  s_dcache_wb_vol
+  s_dcache_inv_vol
+  s_dcache_discard s[4:5], 0x40
+  s_dcache_discard_x2 s[4:5], s20
+  s_endpgm
+"""
+    )
+    made = run(assemble(text, arch), arch, engine, mode, grid=1, block=64)
+    assert made.fault is None
+    assert made.output[128:136].tolist() == [14, 11, 12, 0, 11, 12, 0, 0]
+    assert made.counters is not None
+    assert made.counters.global_write_bytes == 4 * 5
+
+
+@pytest.mark.parametrize("arch", GPUS)
+@pytest.mark.parametrize(("engine", "mode"), ENGINES)
+def test_atomics_on_a_buffer(arch: str, engine: str, mode: Mode) -> None:
+    """Four waves: each adds 11, and exchanges a number of 64 bits; outside, nothing happens."""
+    text = (
+        BUFFER
+        + """
+  s_mov_b32 s20, 0
+  s_mov_b32 s21, 0
+  s_mov_b64 s[24:25], s[18:19]
+  s_mov_b64 s[26:27], 0
+  s_buffer_atomic_add s16, s[8:11], 0x8
+  s_buffer_atomic_cmpswap s[20:21], s[8:11], 0x0
+  s_buffer_atomic_cmpswap_x2 s[24:27], s[8:11], 0x10 glc
+  s_buffer_atomic_umax s18, s[8:11], 0x18
+  s_buffer_atomic_add_x2 s[16:17], s[8:11], 0x14
+  s_waitcnt lgkmcnt(0)
+  s_store_dwordx2 s[24:25], s[4:5], 0x400
+  s_endpgm
+"""
+    )
+    made = run(assemble(text, arch), arch, engine, mode, grid=1, block=256)
+    assert made.fault is None
+    assert made.output[128:136].tolist() == [0, 0, 44, 0, 13, 14, 0, 0]
+    assert made.output[256:258].tolist() == [13, 14]  # what the last wave found
+    assert made.counters is not None
+    assert made.counters.atomics == 12
+
+
+@pytest.mark.parametrize(("engine", "mode"), ENGINES)
+def test_what_an_atomic_outside_of_a_buffer_returns_is_unknown(engine: str, mode: Mode) -> None:
+    text = BUFFER + "s_buffer_atomic_swap s16, s[8:11], 0x18 glc\n  s_waitcnt lgkmcnt(0)\n  s_endpgm"
+    made = run(assemble(text, "gfx942"), "gfx942", engine, mode, grid=1, block=64)
+    assert isinstance(made.fault, UnknownInstructionFault)
+    assert "outside of its buffer" in str(made.fault)
+
+
+@pytest.mark.parametrize("arch", GPUS)
+@pytest.mark.parametrize(("engine", "mode"), ENGINES)
+def test_scratch_offsets_count_64_bytes(arch: str, engine: str, mode: Mode) -> None:
+    """A register stands for 64 bytes each, a number for single bytes."""
+    text = (
+        BUFFER
+        + """
+  s_mov_b32 s20, 3
+  s_scratch_store_dword s16, s[4:5], s20
+  s_scratch_store_dwordx2 s[18:19], s[4:5], 0x8
+  s_scratch_store_dwordx4 s[16:19], s[4:5], s20 offset:0x20
+  s_dcache_wb
+  s_waitcnt lgkmcnt(0)
+  s_mov_b32 s20, 1
+  s_scratch_load_dword s24, s[6:7], s20
+  s_scratch_load_dwordx2 s[26:27], s[6:7], 0x8
+  s_scratch_load_dwordx4 s[28:31], s[6:7], s20 offset:0x10
+  s_waitcnt lgkmcnt(0)
+  s_store_dword s24, s[4:5], 0x400
+  s_store_dwordx2 s[26:27], s[4:5], 0x404
+  s_store_dwordx4 s[28:31], s[4:5], 0x410
+  s_endpgm
+"""
+    )
+    made = run(assemble(text, arch), arch, engine, mode, grid=1, block=64)
+    assert made.fault is None
+    assert made.output[48] == 11
+    assert made.output[2:4].tolist() == [13, 14]
+    assert made.output[56:60].tolist() == [11, 12, 13, 14]
+    given = np.random.default_rng(1).integers(0, 2**32, 4096, dtype=np.uint32)
+    assert made.output[256:259].tolist() == given[[16, 2, 3]].tolist()
+    assert made.output[260:264].tolist() == given[20:24].tolist()
+
+
 @pytest.mark.parametrize("arch", GPUS)
 def test_registers_by_index(arch: str) -> None:
     """v[10 + 3] by source, v[20 + 2] by destination, and one lane of v[30 + 1]; M0 has what is indexed."""

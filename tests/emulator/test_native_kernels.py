@@ -328,13 +328,14 @@ def test_structures_are_those_of_the_library() -> None:
 
 def test_what_only_numpy_runs() -> None:
     """Chosen by itself, NumPy runs it; asked for, the native engine says what it cannot."""
-    body = "  s_mov_b32 m0, 0\n  ds_read_addtid_b32 v3\n  s_waitcnt lgkmcnt(0)\n"
+    indexed = "s_set_gpr_idx_on s20, gpr_idx(SRC0)\n  v_fmac_f32_e32 v3, v1, v2\n  s_set_gpr_idx_off"
+    body = f"  s_mov_b32 s20, 1\n  {indexed}\n"
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
     parts = kernel.program, kernel.code, kernel.descriptor
     assert prepare_native(*parts, "auto") is None
-    with pytest.raises(DeviceError, match="ds_read_addtid_b32"):
+    with pytest.raises(DeviceError, match="v_fmac_f32"):
         prepare_native(*parts, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

@@ -57,6 +57,30 @@ def _exchange(old: Values, new: Values, compare: Values) -> Values:
     return result
 
 
+def _exchange_flushed(old: Values, new: Values, compare: Values) -> Values:
+    """Compare and swap floats in a mode that flushes subnormal sources: operands and result are flushed.
+
+    (ISA manuals of CDNA3, 9.2.2, and RDNA3, 13.2, "Denormal Handling"; RDNA4 has no such instruction.)
+    """
+    return flush_subnormals(_exchange(flush_subnormals(old), new, flush_subnormals(compare)))
+
+
+def _exchange_flushed_compare_first(old: Values, compare: Values, new: Values) -> Values:
+    return _exchange_flushed(old, new, compare)
+
+
+def _wrap(old: Values, least: Values, more: Values) -> Values:
+    result: Values = np.where(old >= least, old - least, old + more)
+    return result
+
+
+def _exchange_marked(old: Values, new: Values) -> Values:
+    """Replace each half by one whose highest bit is set, without that bit (AMD's pseudo-code of DS_CONDXCHG32)."""
+    marked = ((new >> np.uint64(31)) & np.uint64(0x1_0000_0001)) * np.uint64(0xFFFF_FFFF)
+    result: Values = (old & ~marked) | (new & marked & np.uint64(0x7FFF_FFFF_7FFF_FFFF))
+    return result
+
+
 def _sum_flushed(old: Values, value: Values) -> Values:
     """Add with subnormal operands and results flushed to zero."""
     return flush_subnormals(flush_subnormals(old) + flush_subnormals(value))
@@ -92,8 +116,10 @@ _COMBINE: dict[str, tuple[Callable[..., Values], int, np.ufunc | None]] = {
     "cmpst": (lambda old, compare, new: _exchange(old, new, compare), 2, None),
     "mskor": (lambda old, mask, value: (old & ~mask) | value, 2, None),
 }
+# Bits of MODE, of all subnormal sources: see alu/float_mode.py.
+KEEPS_F32, KEEPS_F64 = 0x10, 0x40
 _INTEGER = tuple(_COMBINE)
-_FLOAT = ("add", "min", "max")
+_FLOAT = ("add", "min", "max", "cmpswap", "cmpst")
 _BITS = ("and", "or", "xor", "swap", "cmpswap", "cmpst", "mskor")
 
 
@@ -106,12 +132,23 @@ def _build_table() -> dict[tuple[str, str], AtomicOperation]:
                 combine, operands, ufunc = _COMBINE[name]
                 table[name, f"{letter}{bits}"] = AtomicOperation(bits // 8, dtype, combine, operands, ufunc)
     table["add_flushed", "f32"] = AtomicOperation(4, np.dtype(np.float32), _sum_flushed)
+    for kind in ("f32", "f64"):
+        size = int(kind[1:]) // 8
+        table["cmpswap_flushed", kind] = AtomicOperation(size, np.dtype(f"f{size}"), _exchange_flushed, 2)
+        table["cmpst_flushed", kind] = AtomicOperation(size, np.dtype(f"f{size}"), _exchange_flushed_compare_first, 2)
+    table["wrap", "b32"] = AtomicOperation(4, np.dtype(np.uint32), _wrap, 2)
+    table["condxchg32", "b64"] = AtomicOperation(8, np.dtype(np.uint64), _exchange_marked)
     for kind, element in (("f16", np.float16), ("bf16", ml_dtypes.bfloat16)):
         table["pk_add", kind] = AtomicOperation(4, np.dtype(np.uint32), _make_packed_sum(np.dtype(element)))
     return table
 
 
 OPERATIONS = _build_table()
+_FLUSHED = {
+    OPERATIONS[name, kind]: OPERATIONS[f"{name}_flushed", kind]
+    for name in ("cmpswap", "cmpst")
+    for kind in ("f32", "f64")
+}
 
 # gfx9 omits the type of integers, or puts it into the name.
 _GFX9 = {
@@ -153,9 +190,18 @@ def find_memory_atomic(rest: str, instruction: Instruction, code: LoadedCode) ->
     return OPERATIONS["add_flushed", "f32"] if flushes else found
 
 
+def choose_for_mode(operation: AtomicOperation, group: WaveGroup) -> AtomicOperation:
+    """Return the operation as it is in the current mode of the waves: compare-and-swap of floats depends on it."""
+    flushed = _FLUSHED.get(operation)
+    if flushed is None:
+        return operation
+    keeps = KEEPS_F32 if operation.size == 4 else KEEPS_F64
+    return operation if group.float_mode & keeps else flushed
+
+
 def read_operand_values(operation: AtomicOperation, registers: Sequence[U32], mask: Mask | None) -> list[Values]:
     """Read the operands of the active lanes from vector registers, as flat arrays over lanes."""
-    words = [value.reshape(-1) if mask is None else value[mask] for value in registers]
+    words = [(value if mask is None else value[mask]).reshape(-1) for value in registers]
     if operation.size == 4:
         return [np.ascontiguousarray(word).view(operation.dtype) for word in words]
     pairs = zip(words[::2], words[1::2], strict=True)
@@ -193,10 +239,13 @@ def _group_by_turn(slots: NDArray[np.int64]) -> list[NDArray[np.intp]]:
     return np.split(order[by_rank], np.cumsum(np.bincount(rank))[:-1])
 
 
-def to_registers(operation: AtomicOperation, old: Values, shape: tuple[int, int], mask: Mask | None) -> list[U32]:
-    """Convert old values of the active lanes to vector registers; other lanes get 0."""
-    words = old.view(np.uint32).reshape(-1, operation.size // 4)
-    registers = np.zeros((operation.size // 4, *shape), np.uint32)
+def to_registers(
+    operation: AtomicOperation, old: Values, shape: tuple[int, int], mask: Mask | None, places: int = 1
+) -> list[U32]:
+    """Convert old values of the active lanes, at one or more places of each, to vector registers; others get 0."""
+    count = places * operation.size // 4
+    words = old.view(np.uint32).reshape(-1, count)
+    registers = np.zeros((count, *shape), np.uint32)
     for k, register in enumerate(registers):
         if mask is None:
             register[...] = words[:, k].reshape(shape)
@@ -233,6 +282,7 @@ def run_memory_atomic(
     counters = group.batch.counters
     counters.atomics += count
     counters.global_write_bytes += operation.size * count
+    operation = choose_for_mode(operation, group)
     operands = read_operand_values(operation, group.v[register : register + operation.registers], mask)
     places = index.reshape(-1) if mask is None else index[mask]
     old = apply_atomic(operation, group.batch.memory.views, places, operands, destination is not None)

@@ -17,6 +17,7 @@ from tilewright.emulator.access.atomics import (
     AtomicOperation,
     apply_atomic,
     check_alignment,
+    choose_for_mode,
     find_memory_atomic,
     read_operand_values,
     to_registers,
@@ -166,14 +167,15 @@ def _translate_atomic(
     """Run all accesses at issue, also those to LDS: memory and LDS accesses of one instruction are unordered."""
 
     def execute(group: WaveGroup) -> None:
+        own = choose_for_mode(operation, group)
         shape = (group.waves, group.lanes)
         values = list(np.zeros((operation.size // 4, *shape), np.uint32))
         for part in group_lanes(group, address(group), operation.size):
             check_alignment(part.index, operation.size, part.mask)
             views = _choose_views(group, part)
             places = part.index.reshape(-1) if part.mask is None else part.index[part.mask]
-            operands = read_operand_values(operation, group.v[register : register + operation.registers], part.mask)
-            old = apply_atomic(operation, views, places, operands, destination is not None)
+            operands = read_operand_values(own, group.v[register : register + own.registers], part.mask)
+            old = apply_atomic(own, views, places, operands, destination is not None)
             _count_atomic(group, part, operation.size, destination is not None)
             if old is not None:
                 words = to_registers(operation, old, shape, part.mask)

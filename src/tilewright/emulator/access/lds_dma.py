@@ -1,4 +1,4 @@
-"""Loads from memory to LDS without vector registers.
+"""Loads from memory and private memory to LDS without vector registers.
 
 The element of a lane goes to M0 + instruction offset + lane · size in the LDS of the work-group. Elements of less than
 4 bytes are extended to 4.
@@ -17,6 +17,7 @@ from tilewright.emulator.access.elements import LOADS, Element
 from tilewright.emulator.access.gather import load
 from tilewright.emulator.access.lds_range import check_range
 from tilewright.emulator.access.operands import get_number
+from tilewright.emulator.access.private import Offsets, check_private_range
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import M0, Instruction
@@ -69,6 +70,18 @@ def translate_global_load_lds(
 
     def execute(group: WaveGroup, mask: Mask | None) -> None:
         values = read_elements(group, address(group), element, mask, code.arch.memory.line_bytes)
+        send_to_lds(group, values, element, offset, code)
+
+    return make_lane_step("load", execute)
+
+
+def translate_scratch_load_lds(instruction: Instruction, code: LoadedCode, element: Element, offsets: Offsets) -> Step:
+    """Return the step of a scratch_load_lds_… instruction."""
+    offset = get_number(instruction, code, "offset")
+
+    def execute(group: WaveGroup, mask: Mask | None) -> None:
+        index = check_private_range(group, offsets(group), element.size, mask)
+        values = element.extend_loaded(load(group.batch.memory.views, index, element.size))
         send_to_lds(group, values, element, offset, code)
 
     return make_lane_step("load", execute)

@@ -81,6 +81,11 @@ def get_scalar_offset(instruction: Instruction, code: LoadedCode, operand: Opera
     return lambda _: constant
 
 
+def scale_scalars(scalars: Scalars, factor: int) -> Scalars:
+    """Return a getter of values times a number."""
+    return scalars if factor == 1 else lambda group: scalars(group) * factor
+
+
 def read_pair(group: WaveGroup, register: int) -> NDArray[np.uint64]:
     """Return the 64-bit value of each wave in two scalar registers."""
     if register % 2 == 0:

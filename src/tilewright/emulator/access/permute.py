@@ -13,6 +13,9 @@ from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
 
+# gfx12's ds_bpermute_fi reads inactive lanes too (AMD's pseudo-code of RDNA4, DS_BPERMUTE_FI_B32).
+PULL_FROM_INACTIVE = "bpermute_fi_b32"
+PERMUTES = ("bpermute_b32", PULL_FROM_INACTIVE, "permute_b32")
 _FOURS = 0x8000  # ds_swizzle within four lanes
 _ROTATE = 0xC000
 _FFT = 0xE000
@@ -22,13 +25,19 @@ def translate_permute(rest: str, instruction: Instruction, code: LoadedCode) -> 
     """Return the step of ds_bpermute_b32, ds_permute_b32 or ds_swizzle_b32; None for other instructions."""
     if rest == "swizzle_b32":
         return _make_swizzle_step(instruction, code)
-    if rest in ("bpermute_b32", "permute_b32"):
-        return _make_permute_step(instruction, code, _pull if rest == "bpermute_b32" else _push)
+    if rest in PERMUTES:
+        return _make_permute_step(
+            instruction, code, _push if rest == "permute_b32" else _pull, from_inactive=rest == PULL_FROM_INACTIVE
+        )
     return None
 
 
 def _make_permute_step(
-    instruction: Instruction, code: LoadedCode, move: Callable[[WaveGroup, U32, NDArray[np.intp]], U32]
+    instruction: Instruction,
+    code: LoadedCode,
+    move: Callable[[WaveGroup, U32, NDArray[np.intp]], U32],
+    *,
+    from_inactive: bool,
 ) -> Step:
     check_modifiers(instruction, code, ("offset",))
     registers = [get_vector(instruction, code, operand, 1) for operand in get_operands(instruction, code, (3,))]
@@ -38,7 +47,8 @@ def _make_permute_step(
     def execute(group: WaveGroup) -> None:
         # The address counts bytes, as if each lane had a dword; it wraps at the number of lanes.
         other = ((group.v[address] + offset) >> np.uint32(2)) & np.uint32(group.lanes - 1)
-        values = group.v[data] if group.full else np.where(group.exec_mask, group.v[data], np.uint32(0))
+        all_given = group.full or from_inactive
+        values = group.v[data] if all_given else np.where(group.exec_mask, group.v[data], np.uint32(0))
         moved = move(group, values, other.astype(np.intp))
         write_vectors(group, "lds", Arrival(destination, (moved,), active_lanes(group)))
 
@@ -46,7 +56,7 @@ def _make_permute_step(
 
 
 def _pull(_: WaveGroup, values: U32, other: NDArray[np.intp]) -> U32:
-    """Each lane reads from another one; 0 from inactive lanes."""
+    """Each lane reads from another one."""
     return np.take_along_axis(values, other, axis=1)
 
 

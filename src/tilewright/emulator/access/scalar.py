@@ -1,4 +1,9 @@
-"""Scalar loads: one address per wave, into scalar registers."""
+"""Scalar loads: one address per wave, into scalar registers.
+
+s_scratch_load_… and s_scratch_store_… of gfx9 access memory from a base in scalar registers, like s_load_…, but a
+scalar offset counts 64 bytes (ISA manual of CDNA3, 8.2.1.1). Private memory is not interleaved here, which matters if a
+kernel reaches the same bytes by vector instructions.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,7 @@ from tilewright.emulator.access.operands import (
     get_scalar,
     get_scalar_offset,
     read_pair,
+    scale_scalars,
 )
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.code_place import CodePlace
@@ -25,6 +31,7 @@ from tilewright.emulator.faults import AlignmentFault
 from tilewright.emulator.group import U32, Step, WaveGroup
 from tilewright.emulator.instruction import Instruction, Operand
 
+SCRATCH_LOAD = "s_scratch_load_"
 DWORDS = {"dword": 1, **{f"dwordx{n}": n for n in (2, 3, 4, 8, 16)}}
 SMALL = {
     "u8": Element(1),
@@ -35,8 +42,8 @@ SMALL = {
 
 
 def translate_scalar(name: str, instruction: Instruction, code: LoadedCode) -> Step | None:
-    """Return the step of s_load_… and s_buffer_load_…; None for other instructions."""
-    for prefix, build in (("s_load_", _load), ("s_buffer_load_", _load_buffer)):
+    """Return the step of s_load_…, s_scratch_load_… and s_buffer_load_…; None for other instructions."""
+    for prefix, build in (("s_load_", _load), (SCRATCH_LOAD, _load), ("s_buffer_load_", _load_buffer)):
         kind = name.removeprefix(prefix)
         if kind == name:
             continue
@@ -47,13 +54,22 @@ def translate_scalar(name: str, instruction: Instruction, code: LoadedCode) -> S
     return None
 
 
+def get_offset_unit(mnemonic: str) -> int:
+    """Return the bytes that 1 in a scalar offset register stands for."""
+    return 64 if mnemonic.startswith("s_scratch_") else 1
+
+
 def read_scalar_operands(instruction: Instruction, code: LoadedCode, count: int) -> tuple[int, Operand, Scalars]:
     """Return the destination, the base, and a getter of the offset of each wave."""
     check_modifiers(instruction, code, CACHE_POLICY | {"offset"})
     destination, base, *offsets = get_operands(instruction, code, (2, 3))
     register = get_scalar(instruction, code, destination, count)
     immediate = get_number(instruction, code, "offset")
-    parts = [get_scalar_offset(instruction, code, part, signed_literal=True) for part in offsets]
+    unit = get_offset_unit(instruction.mnemonic)
+    parts = [
+        scale_scalars(get_scalar_offset(instruction, code, part, signed_literal=True), unit if part.kind == "s" else 1)
+        for part in offsets
+    ]
     constant = np.array([immediate], np.int64)
     return register, base, lambda group: sum((part(group) for part in parts), constant)
 
@@ -83,13 +99,19 @@ def _load_buffer(instruction: Instruction, code: LoadedCode, element: Element, c
     quad = get_scalar(instruction, code, base, 4)
 
     def execute(group: WaveGroup) -> None:
-        buffer = read_raw_buffer(group, quad, instruction, code)
-        if buffer.stride:
-            raise code.unknown(f"a scalar load of a buffer with stride {buffer.stride}", instruction)
+        buffer = read_scalar_buffer(group, quad, instruction, code)
         offsets = np.broadcast_to(offset(group), (group.waves,))
         write_scalars(group, ScalarArrival(register, _read_bounded(group, buffer, offsets, element, count)))
 
     return execute
+
+
+def read_scalar_buffer(group: WaveGroup, quad: int, instruction: Instruction, code: LoadedCode) -> RawBuffer:
+    """Read the descriptor of a scalar access, which must have no stride."""
+    buffer = read_raw_buffer(group, quad, instruction, code)
+    if buffer.stride:
+        raise code.unknown(f"a scalar access to a buffer with stride {buffer.stride}", instruction)
+    return buffer
 
 
 def _read_bounded(

@@ -63,9 +63,12 @@ _LOADS = {
     **_DWORDS, "u8": "ubyte", "i8": "sbyte", "u16": "ushort", "i16": "sshort",
     "d16_b16": "short_d16", "d16_hi_b16": "short_d16_hi", "d16_u8": "ubyte_d16", "d16_hi_u8": "ubyte_d16_hi",
     "d16_i8": "sbyte_d16", "d16_hi_i8": "sbyte_d16_hi",
-    "lds_b32": "lds_dword", "lds_u8": "lds_ubyte", "lds_u16": "lds_ushort",
+    "lds_b32": "lds_dword", "lds_u8": "lds_ubyte", "lds_u16": "lds_ushort", "dword_addtid": "addtid_b32",
 }  # fmt: skip
-_STORES = {**_DWORDS, "b8": "byte", "b16": "short", "d16_hi_b8": "byte_d16_hi", "d16_hi_b16": "short_d16_hi"}
+_STORES = {
+    **_DWORDS, "b8": "byte", "b16": "short", "d16_hi_b8": "byte_d16_hi", "d16_hi_b16": "short_d16_hi",
+    "dword_addtid": "addtid_b32",
+}  # fmt: skip
 _ATOMICS = {
     f"{new}{size}": f"{old}{wide}"
     for new, old in {
@@ -75,9 +78,12 @@ _ATOMICS = {
     }.items()
     for size, wide in (("32", ""), ("64", "_x2"))
 }  # fmt: skip
+# LLVM's assembler also accepts the names of gfx10 on gfx11 and gfx12; its disassembler prints the others.
+_ATOMICS |= {"fmin": "min_f32", "fmax": "max_f32", "fcmpswap": "cmpswap_f32", "csub": "csub_u32"}
 
 _MEMORY = re.compile(r"(?P<space>global|flat|scratch|buffer|s|s_buffer)_(?P<kind>load|store|atomic)_(?P<what>\w+)")
 _LDS = re.compile(r"ds_(?P<kind>load|store)_(?P<two>2addr_)?(?P<far>stride64_)?(?P<what>\w+)")
+_EXCHANGE = re.compile(r"ds_storexchg_(?P<two>2addr_)?(?P<far>stride64_)?(?P<what>\w+)")
 _KINDS = {"load": _LOADS, "store": _STORES, "atomic": _ATOMICS}
 
 
@@ -98,8 +104,8 @@ def normalize_name(mnemonic: str) -> str:
         return mnemonic if small else f"{found['space']}_{found['kind']}_{what}"
     if found := _LDS.fullmatch(mnemonic):
         return _normalize_lds_name(found["kind"], bool(found["two"]), bool(found["far"]), found["what"])
-    if mnemonic.startswith("ds_storexchg"):
-        return mnemonic.replace("storexchg", "wrxchg")
+    if found := _EXCHANGE.fullmatch(mnemonic):
+        return f"ds_wrxchg{'2' if found['two'] else ''}{'st64' if found['far'] else ''}_{found['what']}"
     return mnemonic
 
 

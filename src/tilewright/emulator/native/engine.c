@@ -13,6 +13,8 @@
 #include "flat.h"
 #include "buffer.h"
 #include "lds.h"
+#include "lds_atomics.h"
+#include "register_blocks.h"
 #include "atomics.h"
 #include "scalar_writes.h"
 #include "matrix.h"

@@ -123,7 +123,8 @@ static int run_flat_atomic(Wave *w, const Instruction *i) {
     memset(p->value, 0, 2 * sizeof *p->value);
     check_access(w, UPDATES, f.address, i->size, f.memory, NULL);
     check_lds(w, UPDATES, (const uint32_t(*)[LANES])f.offset, 1, i->size, f.lds, NULL);
-    w->worker->changes += perform(i, f.place, (const uint32_t(*)[LANES]) & w->v[i->in[3].index], exec, p->value);
+    w->worker->changes += perform(atomic_in_mode(w, i), i->size, f.place,
+                                  (const uint32_t(*)[LANES]) & w->v[i->in[3].index], exec, p->value);
     uint64_t in_memory = i->size * (uint64_t)__builtin_popcountll(f.memory);
     w->worker->atomics += (uint64_t)__builtin_popcountll(exec);
     w->worker->bytes[WRITTEN] += in_memory;

@@ -4,9 +4,15 @@
 #include "lds.h"
 #include "memory.h"
 
-/* A pair of vector registers, or a scalar pair and an unsigned vector register; and a signed number. */
+/* A pair of vector registers, or a scalar pair and an unsigned vector register or 4 times the lane; and a signed
+ * number. */
 static void lane_addresses(const Wave *w, const Instruction *i, uint64_t *address) {
     const uint32_t *low = w->v[i->in[0].index];
+    if (i->in[0].kind == NOTHING) {
+        for (int l = 0; l < LANES; l++)
+            address[l] = scalar_pair(w, i->in[1].index) + (uint64_t)i->offset + 4 * (uint64_t)l;
+        return;
+    }
     if (i->in[1].kind == SCALAR) {
         uint64_t base = scalar_pair(w, i->in[1].index) + (uint64_t)i->offset;
         for (int l = 0; l < LANES; l++)
@@ -18,10 +24,25 @@ static void lane_addresses(const Wave *w, const Instruction *i, uint64_t *addres
         address[l] = ((uint64_t)high[l] << 32 | low[l]) + (uint64_t)i->offset;
 }
 
+/* 8 lanes loaded 8 elements each; every lane gets one from each of 8 (see access/transpose.py). */
+static void transpose_loaded(uint32_t (*value)[LANES], uint32_t bits) {
+    uint32_t out[4][LANES] = {{0}};
+    for (uint32_t l = 0; l < 32; l++)
+        for (uint32_t k = 0; k < 8; k++) {
+            uint32_t from = bits == 16 ? (l & 24) + k : (l & 16) + (l >> 1 & 4) + k % 4 + k / 4 * 8, at = l % 8 * bits;
+            uint32_t element = value[at / 32][from] >> at % 32 & ((1u << bits) - 1);
+            out[k * bits / 32][l] |= element << k * bits % 32;
+        }
+    memcpy(value, out, bits / 4 * sizeof *value);
+}
+
+/* `detail` is the size of an element for transposing loads, else 0. */
 static int run_global_load(Wave *w, const Instruction *i) {
     uint64_t address[LANES], mask = exec_of(w);
     if (!mask)
         return occupy(w, i);
+    if (i->detail && mask != w->all)
+        return fail(w, INACTIVE_FAULT, -1, 0, 0);
     lane_addresses(w, i, address);
     if (check_memory(w, address, i->size, mask))
         return STOPPED;
@@ -31,6 +52,8 @@ static int run_global_load(Wave *w, const Instruction *i) {
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
     load_lanes((uint8_t *const *)address, i->size, mask, p->value);
+    if (i->detail)
+        transpose_loaded(p->value, i->detail);
     arrive(i, p->value);
     return i->flags & LDS_DMA ? send_to_lds(w, p) : deliver(w, p, registers_of(i->size), mask);
 }
@@ -85,7 +108,7 @@ static int private_load(Wave *w, const Instruction *i, const int64_t *offset) {
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
     load_lanes(place, i->size, mask, p->value);
     arrive(i, p->value);
-    return deliver(w, p, registers_of(i->size), mask);
+    return i->flags & LDS_DMA ? send_to_lds(w, p) : deliver(w, p, registers_of(i->size), mask);
 }
 
 static int private_store(Wave *w, const Instruction *i, const int64_t *offset) {

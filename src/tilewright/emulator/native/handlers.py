@@ -54,10 +54,19 @@ HANDLERS = {
     "occupy": "occupy",
     "scalar_store": "run_scalar_store",
     "scalar_atomic": "run_scalar_atomic",
-    # lds.h
+    "scalar_buffer_store": "run_scalar_buffer_store",
+    "scalar_buffer_atomic": "run_scalar_buffer_atomic",
+    # register_blocks.h
+    "global_load_block": "run_global_load_block",
+    "global_store_block": "run_global_store_block",
+    "scratch_load_block": "run_scratch_load_block",
+    "scratch_store_block": "run_scratch_store_block",
+    # lds.h, lds_atomics.h
     "lds_read": "run_lds_read",
     "lds_write": "run_lds_write",
     "lds_atomic": "run_lds_atomic",
+    "lds_exchange_two": "run_lds_exchange_two",
+    "lds_count": "run_lds_count",
     "bpermute": "run_bpermute",
     "permute": "run_permute",
     "swizzle": "run_swizzle",

@@ -21,7 +21,7 @@ NEGATE, ABSOLUTE, SIGN_EXTEND, PERMUTED = 1, 2, 4, 8
 # Instruction.flags of arithmetic
 CLAMP, PLACED, DST_KEEP, DST_SEXT, WRITES_EXEC, MASKED = 1, 2, 4, 8, 16, 32
 # Instruction.flags of memory instructions
-SIGNED, D16, D16_HIGH, RETURNS, LDS_DMA, OFFEN, IDXEN, TWO = 1, 2, 4, 8, 16, 32, 64, 128
+SIGNED, D16, D16_HIGH, RETURNS, LDS_DMA, OFFEN, IDXEN, TWO, SCALED = 1, 2, 4, 8, 16, 32, 64, 128, 256
 ANY_NUMBER = 255  # in `wait`: ignore the counter
 NO_INSTRUCTION = 0xFFFFFFFF  # in the address map
 

@@ -5,13 +5,16 @@
 
 HOT uint8_t *lds_at(const Wave *w, uint32_t place) { return w->block->lds + place; }
 
-/* Offsets of the lanes, which must be inside the LDS. They are computed in 32 bits. */
-static int lds_places(Wave *w, uint32_t register_, int64_t offset, uint32_t size, uint64_t mask, uint32_t *place) {
+/* Offsets of the lanes, which must be inside the LDS. They are computed in 32 bits, of which `kept` remain. Without a
+ * register: M0 and 4 times the lane. */
+static int lds_places(Wave *w, const Operand *o, int64_t offset, uint32_t size, uint32_t kept, uint64_t mask,
+                      uint32_t *place) {
     int64_t room = (int64_t)w->worker->launch->lds_bytes - size;
-    const uint32_t *address = w->v[register_];
-    bool outside = false;
+    bool outside = false, by_lane = o->kind == NOTHING;
+    const uint32_t *address = w->v[o->index];
+    uint32_t first = by_lane ? w->s[M0] & 0xffff : 0;
     for (int l = 0; l < LANES; l++) {
-        place[l] = address[l] + (uint32_t)offset;
+        place[l] = ((by_lane ? first + 4 * (uint32_t)l : address[l]) + (uint32_t)offset) & kept;
         outside |= (mask >> l & 1) & (place[l] > room);
     }
     for (int l = 0; outside && l < LANES; l++)
@@ -108,14 +111,14 @@ static void transpose(uint32_t (*value)[LANES], uint32_t size, uint32_t bits) {
 /* One or two places per lane; `detail` is the size of an element for transposing reads, else 0. */
 static int run_lds_read(Wave *w, const Instruction *i) {
     uint64_t mask = exec_of(w);
-    uint32_t place[2][LANES], words = registers_of(i->size), at = (uint32_t)i->in[0].index;
+    uint32_t place[2][LANES], words = registers_of(i->size);
     int places = i->flags & TWO ? 2 : 1;
     if (!mask)
         return occupy(w, i);
     if (i->detail && mask != w->all)
         return fail(w, INACTIVE_FAULT, -1, 0, 0);
     for (int n = 0; n < places; n++)
-        if (lds_places(w, at, n ? i->offset1 : i->offset, i->size, mask, place[n]))
+        if (lds_places(w, &i->in[0], n ? i->offset1 : i->offset, i->size, ~0u, mask, place[n]))
             return STOPPED;
     count_lds(w, LDS_READ, (const uint32_t(*)[LANES])place, places, i->size, mask);
     check_lds(w, READS, (const uint32_t(*)[LANES])place, places, i->size, mask, NULL);
@@ -147,7 +150,7 @@ static int run_lds_write(Wave *w, const Instruction *i) {
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
     for (int n = 0; n < places; n++) {
-        if (lds_places(w, (uint32_t)i->in[0].index, n ? i->offset1 : i->offset, i->size, mask, p->place[n])) {
+        if (lds_places(w, &i->in[0], n ? i->offset1 : i->offset, i->size, ~0u, mask, p->place[n])) {
             release(w, p);
             return STOPPED;
         }
@@ -195,59 +198,6 @@ static int send_to_lds(Wave *w, Pending *p) {
     return finish(w, p);
 }
 
-static void atomic_in_lds(Wave *w, Pending *p) {
-    uint8_t *place[LANES];
-    uint32_t old[2][LANES];
-    for (int l = 0; l < LANES; l++)
-        place[l] = lds_at(w, p->place[0][l]);
-    perform(p->instruction, place, (const uint32_t(*)[LANES])p->value, p->mask, old);
-}
-
-static void commit_lds_atomic(Wave *w, Pending *p) {
-    uint8_t *place[LANES];
-    uint32_t old[2][LANES];
-    for (int l = 0; l < LANES; l++)
-        place[l] = lds_at(w, p->place[0][l]);
-    w->worker->changes += perform(p->instruction, place, (const uint32_t(*)[LANES])p->value, p->mask, old);
-    if (p->instruction->flags & RETURNS)
-        for (uint32_t k = 0; k < p->instruction->size / 4; k++)
-            write_lanes(w, p->instruction->out.index + (int)k, old[k], p->mask);
-}
-
-/* In strict mode it happens at the wait, in order with the wave's other accesses. */
-static int run_lds_atomic(Wave *w, const Instruction *i) {
-    uint64_t mask = exec_of(w), aligned[LANES];
-    uint32_t words = i->size / 4;
-    if (!mask)
-        return occupy(w, i);
-    Pending *p = new_pending(w, i);
-    if (!p)
-        return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
-    if (lds_places(w, (uint32_t)i->in[0].index, i->offset, i->size, mask, p->place[0])) {
-        release(w, p);
-        return STOPPED;
-    }
-    for (int l = 0; l < LANES; l++)
-        aligned[l] = p->place[0][l];
-    if (check_aligned(w, aligned, i->size, mask)) {
-        release(w, p);
-        return STOPPED;
-    }
-    for (int k = 0; k < 2; k++)
-        if (i->in[2 + k].kind == VECTOR)
-            memcpy(p->value[(uint32_t)k * words], w->v[i->in[2 + k].index], words * LANES * 4);
-    w->worker->atomics += (uint64_t)__builtin_popcountll(mask);
-    count_lds(w, LDS_WRITTEN, (const uint32_t(*)[LANES])p->place, 1, i->size, mask);
-    check_lds(w, UPDATES, (const uint32_t(*)[LANES])p->place, 1, i->size, mask, NULL);
-    p->writes_lds = true;
-    p->places = 1;
-    p->size = (uint8_t)i->size;
-    p->mask = mask;
-    p->commit = commit_lds_atomic;
-    p->in_lds = atomic_in_lds;
-    return finish(w, p);
-}
-
 /* What lanes give to others: 0 from those that are not active. */
 static void given(const Wave *w, int register_, uint32_t *value) {
     uint64_t exec = exec_of(w);
@@ -255,12 +205,16 @@ static void given(const Wave *w, int register_, uint32_t *value) {
         value[l] = exec >> l & 1 ? w->v[register_][l] : 0;
 }
 
+/* `detail`: lanes that are not active give, too. */
 static int run_bpermute(Wave *w, const Instruction *i) {
     Pending *p = new_pending(w, i);
     uint32_t value[LANES], lanes = w->worker->launch->lanes;
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
-    given(w, i->in[2].index, value);
+    if (i->detail)
+        memcpy(value, w->v[i->in[2].index], sizeof value);
+    else
+        given(w, i->in[2].index, value);
     for (int l = 0; l < LANES; l++)
         p->value[0][l] = value[(w->v[i->in[0].index][l] + (uint32_t)i->offset) >> 2 & (lanes - 1)];
     return deliver(w, p, 1, exec_of(w));

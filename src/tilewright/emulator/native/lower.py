@@ -41,7 +41,9 @@ _LOWERERS: tuple[Callable[[Instruction, LoadedCode, LoweringTables], Instruction
 _PARTS = frozenset(NUMBERS[name] for name in ("pair", "halves", "indexed", "elements"))
 # Handwritten handlers whose operands can be indexed; so can those of the table.
 _INDEXABLE = frozenset(NUMBERS[name] for name in ("read_first_lane", "read_lane", "write_lane"))
-_ATOMICS = frozenset(NUMBERS[name] for name in ("global_atomic", "buffer_atomic", "flat_atomic", "scalar_atomic"))
+_ATOMICS = frozenset(
+    NUMBERS[name] for name in ("global_atomic", "buffer_atomic", "flat_atomic", "scalar_atomic", "scalar_buffer_atomic")
+)
 _BARRIERS = frozenset(NUMBERS[name] for name in ("barrier", "barrier_signal", "barrier_first"))
 
 

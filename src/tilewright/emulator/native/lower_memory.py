@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.emulator.access import CACHE_CONTROL, COUNTED_CACHE_CONTROL
-from tilewright.emulator.access.atomics import OPERATIONS, AtomicOperation, find_memory_atomic
+from tilewright.emulator.access.atomics import find_memory_atomic
 from tilewright.emulator.access.buffer import BUFFER_MODIFIERS
 from tilewright.emulator.access.elements import LOADS, STORES, Element
+from tilewright.emulator.access.global_memory import BY_LANE, check_transposing_lanes, find_block_operands
 from tilewright.emulator.access.lds_dma import find_dma_element
 from tilewright.emulator.access.operands import (
     CACHE_POLICY,
@@ -18,23 +19,17 @@ from tilewright.emulator.access.operands import (
     get_vector,
     needs_old_value,
 )
-from tilewright.emulator.access.scalar import DWORDS, SMALL
-from tilewright.emulator.access.scalar_writes import ATOMIC, STORE, STORED
+from tilewright.emulator.access.transpose import GLOBAL_TRANSPOSES
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.isa.names import normalize_name
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import InstructionRecord, LoweringTables, make_record
+from tilewright.emulator.native.lower_elements import encode_atomic, make_element_flags
+from tilewright.emulator.native.lower_scalar_memory import lower_scalar_memory
 from tilewright.emulator.native.memory_scopes import find_access_scope, find_fence
 
 _POLICY = CACHE_POLICY | {"offset"}
-
-# In the order of the enumerations in atomics.h.
-_ATOMICS = (
-    "add", "sub", "rsub", "min", "max", "and", "or", "xor", "inc", "dec", "sub_clamp", "cond_sub", "swap", "cmpswap",
-    "cmpst", "mskor", "pk_add", "add_flushed",
-)  # fmt: skip
-_ATOMIC_TYPES = ("u32", "u64", "i32", "i64", "f32", "f64", "f16", "bf16")
 
 
 def lower_memory(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
@@ -42,24 +37,11 @@ def lower_memory(instruction: Instruction, code: LoadedCode, tables: LoweringTab
     name = normalize_name(instruction.mnemonic)
     if name in CACHE_CONTROL or name in COUNTED_CACHE_CONTROL:
         return _lower_cache_control(name, instruction, code, tables)
-    lower_kind = _FAMILIES.get(name.partition("_")[0], _lower_scalar)
+    lower_kind = _FAMILIES.get(name.partition("_")[0], lower_scalar_memory)
     made = lower_kind(name, instruction, code, tables)
     if made is not None:
         made.scope = find_access_scope(name, instruction, code)
     return made
-
-
-def make_element_flags(element: Element) -> int:
-    """Return the flags of a load or store of an element."""
-    half = {"": 0, "low": layout.D16, "high": layout.D16_HIGH}[element.half]
-    return half | (layout.SIGNED if element.signed else 0)
-
-
-def encode_atomic(operation: AtomicOperation) -> int:
-    """Encode operation and type as in atomics.h."""
-    name, kind = next(key for key, value in OPERATIONS.items() if value == operation)
-    letter = kind if name == "pk_add" else {"b": "u"}.get(kind[0], kind[0]) + kind[1:]
-    return _ATOMICS.index(name) | _ATOMIC_TYPES.index(letter) << 8
 
 
 def _lower_cache_control(
@@ -69,59 +51,6 @@ def _lower_cache_control(
     kind = COUNTED_CACHE_CONTROL.get(name)
     queue = 0 if kind is None else tables.queues[kind]
     return make_record("cache_control", queue=queue, detail=int(kind is not None), scope=find_fence(name, instruction))
-
-
-def _lower_scalar(
-    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
-) -> InstructionRecord | None:
-    if name.startswith((STORE, ATOMIC)):
-        return _lower_scalar_write(name, instruction, code, tables)
-    handler, kind = "scalar_load", name.removeprefix("s_load_")
-    if name.startswith("s_buffer_load_"):
-        handler, kind = "scalar_buffer_load", name.removeprefix("s_buffer_load_")
-    if kind == name or (kind not in DWORDS and kind not in SMALL):
-        return None
-    element, count = SMALL.get(kind, Element(4)), DWORDS.get(kind, 1)
-    made = make_record(handler, size=element.size, detail=count, flags=make_element_flags(element))
-    made.queue = tables.queues["scalar"]
-    return _set_scalar_address(made, instruction, code, count, 2 if handler == "scalar_load" else 4)
-
-
-def _set_scalar_address(
-    made: InstructionRecord, instruction: Instruction, code: LoadedCode, count: int, base_count: int
-) -> InstructionRecord | None:
-    """Set the scalar registers of data, base and offset; None for a form that only NumPy supports."""
-    check_modifiers(instruction, code, _POLICY)
-    data, base, *offsets = get_operands(instruction, code, (2, 3))
-    made.out = layout.make_scalar(get_scalar(instruction, code, data, count))
-    made.sources[0] = layout.make_scalar(get_scalar(instruction, code, base, base_count))
-    made.offset = get_number(instruction, code, "offset")
-    registers = 0
-    for part in offsets:
-        if part.kind == "s" and part.count == 1:
-            registers += 1
-            made.sources[registers] = layout.make_scalar(part.index)
-        elif part.kind == "const" and isinstance(part.value, int):
-            made.offset += part.value
-        elif part.kind != "none":
-            return None
-    return made
-
-
-def _lower_scalar_write(
-    name: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
-) -> InstructionRecord | None:
-    queue = tables.queues["scalar"]
-    if name.startswith(STORE):
-        kind = name.removeprefix(STORE)
-        if kind not in STORED:
-            return None
-        made = make_record("scalar_store", size=4, detail=DWORDS[kind], queue=queue)
-        return _set_scalar_address(made, instruction, code, DWORDS[kind], 2)
-    operation = find_memory_atomic(name.removeprefix(ATOMIC), instruction, code)
-    flags = layout.RETURNS if instruction.modifiers.get("glc") else 0
-    made = make_record("scalar_atomic", size=operation.size, detail=encode_atomic(operation), flags=flags, queue=queue)
-    return _set_scalar_address(made, instruction, code, operation.size // 4 * operation.operands, 2)
 
 
 def _make_vector_address(
@@ -157,7 +86,62 @@ def _lower_global(
         from_ = layout.make_vector(get_vector(instruction, code, data, STORES[rest].registers))
         where = [*_make_vector_address(instruction, code, vaddr, saddr), layout.make_operand(layout.NOTHING), from_]
         return _lower_store("global_store", where, STORES[rest], offset, tables)
-    return _lower_global_atomic(rest, instruction, code, tables) if kind == "atomic" else None
+    if kind == "atomic":
+        return _lower_global_atomic(rest, instruction, code, tables)
+    return _lower_special(kind, rest, instruction, code, tables)
+
+
+def _lower_special(
+    kind: str, rest: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord | None:
+    """Lower a load or store that does not move an element per lane at the address of the lane."""
+    if kind == "load" and rest in GLOBAL_TRANSPOSES:
+        return _lower_transposed(GLOBAL_TRANSPOSES[rest], instruction, code, tables)
+    if rest == BY_LANE:
+        return _lower_by_lane(kind, instruction, code, tables)
+    if rest == "block":
+        _, vaddr, saddr = find_block_operands(kind, instruction, code)
+        where = _make_vector_address(instruction, code, vaddr, saddr)
+        return _lower_block(f"global_{kind}_block", kind, where, instruction, code, tables)
+    return None
+
+
+def _lower_transposed(
+    form: tuple[int, int], instruction: Instruction, code: LoadedCode, tables: LoweringTables
+) -> InstructionRecord:
+    check_transposing_lanes(instruction, code)
+    size, bits = form
+    data, vaddr, saddr = get_operands(instruction, code, (3,))
+    out = layout.make_vector(get_vector(instruction, code, data, size // 4))
+    where = _make_vector_address(instruction, code, vaddr, saddr)
+    made = _lower_load("global_load", out, where, Element(size), get_number(instruction, code, "offset"), tables)
+    made.detail = bits
+    return made
+
+
+def _lower_by_lane(kind: str, instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord:
+    """Lower an access whose address has 4 times the lane instead of a vector register."""
+    data, saddr = get_operands(instruction, code, (2,))
+    register = layout.make_vector(get_vector(instruction, code, data, 1))
+    nothing, offset = layout.make_operand(layout.NOTHING), get_number(instruction, code, "offset")
+    where = [nothing, layout.make_scalar(get_scalar(instruction, code, saddr, 2))]
+    if kind == "load":
+        return _lower_load("global_load", register, where, LOADS["dword"], offset, tables)
+    return _lower_store("global_store", [*where, nothing, register], STORES["dword"], offset, tables)
+
+
+def _lower_block(
+    handler: str,
+    kind: str,
+    where: list[layout.OperandRecord],
+    instruction: Instruction,
+    code: LoadedCode,
+    tables: LoweringTables,
+) -> InstructionRecord:
+    block = layout.make_vector(find_block_operands(kind, instruction, code)[0])
+    nothing = layout.make_operand(layout.NOTHING)
+    fields = {"offset": get_number(instruction, code, "offset"), "size": 4, "queue": tables.queues[kind]}
+    return make_record(handler, block if kind == "load" else None, [*where, nothing, block], **fields)
 
 
 def _lower_load(
@@ -264,6 +248,17 @@ def _lower_scratch(
         from_ = layout.make_vector(get_vector(instruction, code, data, STORES[rest].registers))
         where = [*_make_scratch_address(instruction, code, vaddr, saddr), layout.make_operand(layout.NOTHING), from_]
         return _lower_store("scratch_store", where, STORES[rest], offset, tables)
+    if kind == "load" and rest.startswith("lds_"):
+        vaddr, saddr = get_operands(instruction, code, (2,))
+        element = find_dma_element(rest.removeprefix("lds_"), instruction, code)
+        where = _make_scratch_address(instruction, code, vaddr, saddr)
+        made = _lower_load("scratch_load", layout.make_operand(layout.NOTHING), where, element, offset, tables)
+        made.flags |= layout.LDS_DMA
+        return made
+    if rest == "block":
+        _, vaddr, saddr = find_block_operands(kind, instruction, code)
+        where = _make_scratch_address(instruction, code, vaddr, saddr)
+        return _lower_block(f"scratch_{kind}_block", kind, where, instruction, code, tables)
     return None
 
 

@@ -52,7 +52,7 @@ BATCH_WAVES = 16384
 # In the order of the enumeration in types.h.
 _CODES = (
     "none", "memory", "lds", "alignment", "unknown", "loop", "barrier", "jump", "rounding", "descriptor", "scratch",
-    "trap", "no room", "atomic", "inactive", "halves", "spin", "index",
+    "trap", "no room", "atomic", "inactive", "halves", "spin", "index", "count", "outside",
 )  # fmt: skip
 _lowered: WeakKeyDictionary[Program, LoweredKernel | UnsupportedInstruction] = WeakKeyDictionary()
 
@@ -372,6 +372,8 @@ def _make_unknown_fault(name: str, found: FaultRecord, lowered: LoweredKernel, c
         "rounding": "rounding other than to the nearest",
         "descriptor": f"the buffer descriptor {words}",
         "inactive": f"{instruction.mnemonic} with lanes that exec disables",
+        "count": f"{instruction.mnemonic} with M0 that is not 0",
+        "outside": "a scalar atomic that returns from outside of its buffer",
         "index": "a register index beyond the registers of the kernel",
         "halves": "A or B that differs between lanes 0 to 15 and lanes 16 to 31",
     }

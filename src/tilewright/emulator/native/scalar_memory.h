@@ -9,12 +9,12 @@ static uint32_t scalar_element(uint64_t address, uint32_t size, bool is_signed) 
     return is_signed ? (uint32_t)((int32_t)(word << unused) >> unused) : word;
 }
 
-/* The sum of the instruction's offsets; registers are unsigned. */
+/* The sum of the instruction's offsets; registers are unsigned, and may count 64 bytes. */
 static int64_t scalar_offset(Wave *w, const Instruction *i) {
     int64_t offset = i->offset;
     for (int k = 1; k < 3; k++)
         if (i->in[k].kind == SCALAR)
-            offset += w->s[i->in[k].index];
+            offset += (int64_t)w->s[i->in[k].index] * (i->flags & SCALED ? 64 : 1);
     return offset;
 }
 
@@ -44,11 +44,21 @@ static int run_scalar_load(Wave *w, const Instruction *i) {
     return deliver_scalars(w, p, i->detail);
 }
 
+/* The buffer of a scalar access, which must have no stride. */
+static int scalar_buffer(Wave *w, const Instruction *i, Buffer *buffer) {
+    int register_ = i->in[0].index;
+    return raw_buffer(w, register_, buffer) && !buffer->stride ? NEXT : fail_descriptor(w, register_);
+}
+
+/* What is wrong with the address of an element, if anything is. */
+static uint32_t scalar_fault(Wave *w, uint64_t address, uint32_t size) {
+    return address & (size - 1) ? ALIGNMENT_FAULT : held(w->worker, address, size) ? NO_FAULT : MEMORY_FAULT;
+}
+
 static int run_scalar_buffer_load(Wave *w, const Instruction *i) {
     Buffer buffer;
-    int register_ = i->in[0].index;
-    if (!raw_buffer(w, register_, &buffer) || buffer.stride)
-        return fail_descriptor(w, register_);
+    if (scalar_buffer(w, i, &buffer))
+        return STOPPED;
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
@@ -58,7 +68,7 @@ static int run_scalar_buffer_load(Wave *w, const Instruction *i) {
         if (begin < 0 || begin + i->size > buffer.records)
             continue;
         uint64_t address = buffer.base + (uint64_t)begin;
-        uint32_t code = address & (i->size - 1) ? ALIGNMENT_FAULT : held(w->worker, address, i->size) ? NO_FAULT : MEMORY_FAULT;
+        uint32_t code = scalar_fault(w, address, i->size);
         if (code) {
             release(w, p);
             return fail(w, code, -1, address, i->size);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 64, SCALARS = 128, VCC = 106, M0 = 124, EXEC = 126, QUEUES = 8, WIDEST = 16 };
+enum { LANES = 64, SCALARS = 128, VCC = 106, M0 = 124, EXEC = 126, QUEUES = 8, WIDEST = 32 };
 
 /* What an operand is. */
 enum { NOTHING, VECTOR, SCALAR, CONSTANT, SCC, VCCZ, EXECZ, LANE_MASK };
@@ -33,6 +33,7 @@ enum {
     MASKED = 32,     /* a DPP mask says which lanes are written */
     /* memory */
     SIGNED = 1, D16 = 2, D16_HIGH = 4, RETURNS = 8, LDS_DMA = 16, OFFEN = 32, IDXEN = 64, TWO = 128,
+    SCALED = 256,    /* a scalar offset counts 64 bytes */
 };
 
 /* Registers that an instruction writes at once; `kind` as in an operand. */
@@ -77,7 +78,7 @@ enum { NEXT, JUMPED, YIELDED, STOPPED };
 enum {
     NO_FAULT, MEMORY_FAULT, LDS_FAULT, ALIGNMENT_FAULT, UNKNOWN_FAULT, LOOP_FAULT, BARRIER_FAULT, JUMP_FAULT,
     ROUNDING_FAULT, DESCRIPTOR_FAULT, SCRATCH_FAULT, TRAP_FAULT, NO_ROOM_FAULT, ATOMIC_FAULT,
-    INACTIVE_FAULT, HALVES_FAULT, SPIN_FAULT, INDEX_FAULT,
+    INACTIVE_FAULT, HALVES_FAULT, SPIN_FAULT, INDEX_FAULT, COUNT_FAULT, OUTSIDE_FAULT,
 };
 
 typedef struct {
@@ -105,6 +106,8 @@ typedef struct Pending {
     uint8_t places;       /* in the LDS, per lane */
     uint8_t size;         /* bytes at each of them */
     uint32_t count;       /* registers */
+    uint32_t left_out;    /* a bit for each register among them that it does not write */
+    uint32_t detail;      /* of an atomic operation, in the mode of its wave */
     uint64_t mask;
     uint32_t place[2][LANES];
     uint32_t value[WIDEST][LANES];

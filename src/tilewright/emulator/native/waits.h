@@ -17,6 +17,7 @@ static Pending *new_pending(Wave *w, const Instruction *i) {
     p->in_lds = NULL;
     p->writes_lds = false;
     p->count = 0;
+    p->left_out = 0;
     return p;
 }
 
@@ -115,7 +116,8 @@ static void commit_vectors(Wave *w, Pending *p) {
         return;
     }
     for (uint32_t k = 0; k < p->count; k++)
-        write_lanes(w, i->out.index + (int)k, p->value[k], p->mask);
+        if (!(p->left_out >> k & 1))
+            write_lanes(w, i->out.index + (int)k, p->value[k], p->mask);
 }
 
 static void commit_scalars(Wave *w, Pending *p) {
@@ -144,6 +146,8 @@ HOT int finish(Wave *w, Pending *p) { return finish_in(w, p, p->instruction->que
 /* Whether an instruction wrote register k of those that a load is under way to. */
 static bool wrote(const Written *written, const Pending *p, uint32_t k) {
     int number = p->instruction->out.index + (int)k, kind = p->commit == commit_scalars ? SCALAR : VECTOR;
+    if (p->left_out >> k & 1)
+        return false;
     for (int j = 0; j < MOST_WRITTEN && written[j].count; j++)
         if (written[j].kind == kind && written[j].first <= number && number < written[j].first + written[j].count)
             return true;
