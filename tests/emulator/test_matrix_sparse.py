@@ -131,7 +131,7 @@ class SparseRun:
 
     def step(self, **modifiers: object) -> np.ndarray:
         shape = self.shape
-        counts = (shape.count_registers("d"), shape.count_registers("a") // 2, shape.count_registers("b"), 1)
+        counts = (shape.count_registers("d"), shape.count_registers("a"), shape.count_registers("b"), 1)
         operands = tuple(Operand("v", at, count) for at, count in zip((0, 40, 60, 80), counts, strict=True))
         instruction = Instruction(0, 8, self.name, operands, self.name, "", modifiers)  # type: ignore[arg-type]
         step = translate(instruction, code_for(self.gpu))
@@ -235,7 +235,7 @@ def test_a_kernel(gpu: str, mode: Mode) -> None:
     lines += [f"v_mov_b32 v{register}, 2.0" for register in range(16, 20)]
     lines += ["v_smfmac_f32_16x16x32_f16 v[16:19], v[40:41], v[60:63], v80 abid:1", "s_nop 15"]
     for name, shape in SHAPES[gpu].items():
-        a, b = shape.count_registers("a") // 2, shape.count_registers("b")
+        a, b = shape.count_registers("a"), shape.count_registers("b")
         lines.append(f"{name} v[20:{19 + shape.m * shape.n // 64}], v[40:{39 + a}], v[60:{59 + b}], v80")
     lines += ["s_waitcnt lgkmcnt(0)", "global_store_dword v5, v17, s[8:9]", "s_endpgm"]
     outcome = launch(assemble("\n".join(lines), gpu, vgprs=100), gpu, block=Extent(64), words=64, mode=mode)
@@ -251,7 +251,7 @@ def test_a_kernel_of_gfx1201(mode: Mode) -> None:
     lines += [f"v_mov_b32 v{register}, 2.0" for register in range(16, 24)]
     lines += ["v_swmmac_f32_16x16x32_f16 v[16:23], v[40:43], v[60:67], v80 index_key:1"]
     for name, shape in SHAPES["gfx1201"].items():
-        d, a, b = shape.count_registers("d"), shape.count_registers("a") // 2, shape.count_registers("b")
+        d, a, b = shape.count_registers("d"), shape.count_registers("a"), shape.count_registers("b")
         more = " neg_lo:[1,0,0] clamp" if shape.result == "i32" else ""
         lines.append(f"{name} v[24:{23 + d}], v[40:{39 + a}], v[60:{59 + b}], v80{more}")
     lines += ["s_wait_kmcnt 0", "global_store_b32 v5, v17, s[8:9]", "s_endpgm"]
