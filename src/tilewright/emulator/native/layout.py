@@ -81,7 +81,7 @@ class MatrixRun(c.Structure):
 class MatrixRecord(c.Structure):
     _fields_ = (
         *((name, c.c_uint32) for name in ("m", "n", "k", "blocks", "a_kind", "b_kind", "c_kind")),
-        *((name, c.c_uint32) for name in ("a_count", "b_count", "c_count", "high")),
+        *((name, c.c_uint32) for name in ("a_count", "b_count", "c_count", "high", "clamp")),
         *((name, MatrixRun * MOST_RUNS) for name in ("a", "b", "c")),
         ("a_values", c.c_float * 256),
         ("b_values", c.c_float * 256),

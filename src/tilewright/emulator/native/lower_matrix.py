@@ -12,6 +12,7 @@ from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.matrix.layout import broadcast_block, find_input, find_output
 from tilewright.emulator.matrix.modifiers import MatrixModifiers, choose_formats, read_modifiers
 from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
+from tilewright.emulator.matrix.sparse import PREFIXES, read_sparse
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.layout import MOST_RUNS, InstructionRecord, LoweringTables, MatrixRecord, make_record
 
@@ -29,6 +30,8 @@ _Runs = list[tuple[int, int]]
 
 def lower_matrix(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
     """Return the record of a matrix instruction; None for others and for those that only NumPy supports."""
+    if instruction.mnemonic.startswith(PREFIXES):
+        return _lower_sparse(instruction, code, tables)
     if not instruction.mnemonic.startswith(("v_mfma_", "v_wmma_")):
         return None
     matrix.translate(instruction, code)  # raises for unknown forms
@@ -51,6 +54,16 @@ def lower_matrix(instruction: Instruction, code: LoadedCode, tables: LoweringTab
     return made
 
 
+def _lower_sparse(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
+    form = read_sparse(instruction, code)  # raises for unknown forms
+    number = _find_matrix_index(form.shape, form.modifiers, code, tables)
+    if number is None:
+        return None
+    to, left, right, places = (layout.make_vector(each.start) for each in (form.to, form.left, form.right, form.places))
+    places.shift = form.first_bit
+    return make_record(_choose_handler(form.shape), to, [left, right, to, places], target=number)
+
+
 def _make_scale(operand: Operand, code: LoadedCode) -> layout.OperandRecord:
     if operand.kind == "const":
         return layout.make_constant(matrix.encode_scale(operand))
@@ -71,7 +84,7 @@ def _find_matrix_index(
 
 def _is_plain(modifiers: MatrixModifiers) -> bool:
     changed = modifiers.a_negated + modifiers.b_negated
-    return not (any(changed) or modifiers.c_negated or modifiers.c_absolute or modifiers.clamp or modifiers.blgp)
+    return not (any(changed) or modifiers.c_negated or modifiers.c_absolute or modifiers.blgp)
 
 
 def _choose_handler(shape: MatrixShape) -> str:
@@ -103,9 +116,9 @@ def _make_matrix(shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCod
     runs = _find_all_runs(shape, modifiers)
     if a is None or b is None or c is None or runs is None or shape.n not in _WIDTHS[_choose_handler(shape)]:
         return None
-    made = MatrixRecord(shape.m, shape.n, shape.k, shape.blocks, a, b, c)
+    made = MatrixRecord(shape.m, shape.n, shape.count_along_k("a"), shape.blocks, a, b, c)
     made.a_count, made.b_count, made.c_count = (shape.count_elements(operand) for operand in ("a", "b", "d"))
-    made.high = int(modifiers.high)
+    made.high, made.clamp = int(modifiers.high), int(modifiers.clamp)
     for name, found in zip("abc", runs, strict=True):
         for to, (element, lane) in zip(getattr(made, name), found, strict=False):
             to.element, to.lane = element, lane
@@ -121,7 +134,7 @@ def _find_all_runs(shape: MatrixShape, modifiers: MatrixModifiers) -> tuple[_Run
     lanes = np.arange(shape.lanes)
     found: list[_Runs] = []
     for operand, outer in (("a", shape.m), ("b", shape.n), ("c", shape.n)):
-        lines = shape.m if operand == "c" else shape.k
+        lines = shape.m if operand == "c" else shape.count_along_k(operand)
         places: NDArray[np.int64] = np.full((shape.blocks, lines, outer, 2), -1)
         for element in range(shape.count_elements("d" if operand == "c" else operand)):
             number = np.full_like(lanes, element)
