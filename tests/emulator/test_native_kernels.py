@@ -76,6 +76,23 @@ KERNELS = {
   ds_read_b32 v3, v4
   s_waitcnt lgkmcnt(0)
 """,
+    "addresses by lane": """
+  v_readfirstlane_b32 s12, v0
+  s_lshl_b32 s12, s12, 2
+  s_or_b32 m0, s12, 0x50000
+  ds_write_addtid_b32 v2
+  s_waitcnt lgkmcnt(0)
+  s_barrier
+  v_mov_b32 v3, v0
+  v_cmp_lt_u32 vcc, v0, v2
+  s_xor_b32 m0, m0, 0x100
+  s_mov_b64 s[14:15], exec
+  s_mov_b64 exec, vcc
+  ds_write_addtid_b32 v0 offset:1024
+  ds_read_addtid_b32 v3 offset:4
+  s_waitcnt lgkmcnt(0)
+  s_mov_b64 exec, s[14:15]
+""",
     "bank conflicts": """
   v_lshlrev_b32 v4, 5, v0
   v_and_b32 v4, 0x3f0, v4
@@ -328,13 +345,13 @@ def test_structures_are_those_of_the_library() -> None:
 
 def test_what_only_numpy_runs() -> None:
     """Chosen by itself, NumPy runs it; asked for, the native engine says what it cannot."""
-    body = "  s_mov_b32 m0, 0\n  ds_read_addtid_b32 v3\n  s_waitcnt lgkmcnt(0)\n"
+    body = "  v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], v[16:23] neg:[1,0,0]\n  s_nop 15\n"
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
     parts = kernel.program, kernel.code, kernel.descriptor
     assert prepare_native(*parts, "auto") is None
-    with pytest.raises(DeviceError, match="ds_read_addtid_b32"):
+    with pytest.raises(DeviceError, match="v_mfma_f64_16x16x4_f64"):
         prepare_native(*parts, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

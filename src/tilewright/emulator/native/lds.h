@@ -5,10 +5,18 @@
 
 HOT uint8_t *lds_at(const Wave *w, uint32_t place) { return w->block->lds + place; }
 
+/* Addresses of an instruction without a register of addresses: one lane after the other, from M0 on. */
+COLD const uint32_t *lanes_in_order(const Wave *w, uint32_t size, uint32_t *room) {
+    for (uint32_t l = 0; l < LANES; l++)
+        room[l] = (w->s[M0] & 0xffff) + size * l;
+    return room;
+}
+
 /* Offsets of the lanes, which must be inside the LDS. They are computed in 32 bits. */
-static int lds_places(Wave *w, uint32_t register_, int64_t offset, uint32_t size, uint64_t mask, uint32_t *place) {
+static int lds_places(Wave *w, const Operand *from, int64_t offset, uint32_t size, uint64_t mask, uint32_t *place) {
     int64_t room = (int64_t)w->worker->launch->lds_bytes - size;
-    const uint32_t *address = w->v[register_];
+    uint32_t ordered[LANES];
+    const uint32_t *address = from->kind == VECTOR ? w->v[from->index] : lanes_in_order(w, size, ordered);
     bool outside = false;
     for (int l = 0; l < LANES; l++) {
         place[l] = address[l] + (uint32_t)offset;
@@ -108,14 +116,14 @@ static void transpose(uint32_t (*value)[LANES], uint32_t size, uint32_t bits) {
 /* One or two places per lane; `detail` is the size of an element for transposing reads, else 0. */
 static int run_lds_read(Wave *w, const Instruction *i) {
     uint64_t mask = exec_of(w);
-    uint32_t place[2][LANES], words = registers_of(i->size), at = (uint32_t)i->in[0].index;
+    uint32_t place[2][LANES], words = registers_of(i->size);
     int places = i->flags & TWO ? 2 : 1;
     if (!mask)
         return occupy(w, i);
     if (i->detail && mask != w->all)
         return fail(w, INACTIVE_FAULT, -1, 0, 0);
     for (int n = 0; n < places; n++)
-        if (lds_places(w, at, n ? i->offset1 : i->offset, i->size, mask, place[n]))
+        if (lds_places(w, &i->in[0], n ? i->offset1 : i->offset, i->size, mask, place[n]))
             return STOPPED;
     count_lds(w, LDS_READ, (const uint32_t(*)[LANES])place, places, i->size, mask);
     check_lds(w, READS, (const uint32_t(*)[LANES])place, places, i->size, mask, NULL);
@@ -147,7 +155,7 @@ static int run_lds_write(Wave *w, const Instruction *i) {
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
     for (int n = 0; n < places; n++) {
-        if (lds_places(w, (uint32_t)i->in[0].index, n ? i->offset1 : i->offset, i->size, mask, p->place[n])) {
+        if (lds_places(w, &i->in[0], n ? i->offset1 : i->offset, i->size, mask, p->place[n])) {
             release(w, p);
             return STOPPED;
         }
@@ -223,7 +231,7 @@ static int run_lds_atomic(Wave *w, const Instruction *i) {
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
-    if (lds_places(w, (uint32_t)i->in[0].index, i->offset, i->size, mask, p->place[0])) {
+    if (lds_places(w, &i->in[0], i->offset, i->size, mask, p->place[0])) {
         release(w, p);
         return STOPPED;
     }

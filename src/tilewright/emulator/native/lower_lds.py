@@ -37,6 +37,8 @@ def lower_lds(instruction: Instruction, code: LoadedCode, tables: LoweringTables
 def _lower_single(
     verb: str, kind: str, instruction: Instruction, code: LoadedCode, queue: int
 ) -> InstructionRecord | None:
+    if kind == "addtid_b32":
+        return _lower_by_lane(verb == "read", instruction, code, queue)
     if verb == "read" and kind in TRANSPOSES and code.arch.lds.transpose_read_bytes:
         size, bits = TRANSPOSES[kind]
         return _lower_read(instruction, code, Element(size), bits, queue)
@@ -71,6 +73,16 @@ def _lower_write(instruction: Instruction, code: LoadedCode, element: Element, q
         "flags": make_element_flags(element),
     }
     return make_record("lds_write", None, sources, queue=queue, **fields)
+
+
+def _lower_by_lane(reads: bool, instruction: Instruction, code: LoadedCode, queue: int) -> InstructionRecord:
+    """Lower an access whose addresses are those of M0 and of the lane's number."""
+    (operand,) = get_operands(instruction, code, (1,))
+    data, nothing = layout.make_vector(get_vector(instruction, code, operand, 1)), layout.make_operand(layout.NOTHING)
+    fields = {"offset": get_number(instruction, code, "offset"), "size": 4, "queue": queue}
+    if reads:
+        return make_record("lds_read", data, [nothing], **fields)
+    return make_record("lds_write", None, [nothing, nothing, data], **fields)
 
 
 def _lower_pair(
