@@ -190,7 +190,7 @@ def refused(arch: str, name: str, counts: tuple[int, ...], lanes: int | None = N
 
 def test_what_is_not_known_is_a_fault() -> None:
     good = (16, 2, 2, 16)
-    assert "smfmac" in refused("gfx950", "v_smfmac_f32_32x32x16_f16", (16, 2, 4, 1))
+    assert "smfmac" in refused("gfx942", "v_smfmac_f32_32x32x32_f16", (16, 4, 8, 1))
     assert "xf32" in refused("gfx950", "v_mfma_f32_16x16x8_xf32", (4, 2, 2, 4))
     assert "cbsz" in refused("gfx942", "v_mfma_f32_32x32x8_f16", good, cbsz=1)
     assert "blgp" in refused("gfx942", "v_mfma_f32_32x32x16_fp8_fp8", good, blgp=1)
