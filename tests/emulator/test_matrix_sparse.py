@@ -13,25 +13,20 @@ import numpy as np
 import pytest
 from assembled import assemble
 from launched import launch
-from matrix_model import code_for, d_place, make_group, put, value
-from native_records import run_alone
+from matrix_model import d_place, each_engine, make_group, put, run_matrix, value
 from test_matrix_assembled import complaints
 
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import Instruction, Operand
 from tilewright.emulator.launch import Counters, Extent, Mode
-from tilewright.emulator.matrix import translate
 from tilewright.emulator.matrix.shapes import BITS, MatrixShape
 from tilewright.emulator.matrix.sparse import list_sparse_shapes
-from tilewright.emulator.native.layout import LoweringTables
-from tilewright.emulator.native.lower_matrix import lower_matrix
 
 GPUS = {"gfx942": "cdna3", "gfx950": "cdna4", "gfx1201": "rdna4"}
 SHAPES = {gpu: list_sparse_shapes(family) for gpu, family in GPUS.items()}
 WAVES = 2
 # Two different places among four, the first before the second.
 CHOICES = list(itertools.combinations(range(4), 2))
-each_engine = pytest.mark.parametrize("engine", ["numpy", pytest.param("native", marks=pytest.mark.compile)])
 each_shape = pytest.mark.parametrize(("gpu", "name"), [(gpu, name) for gpu in GPUS for name in SHAPES[gpu]])
 
 
@@ -149,24 +144,12 @@ class SparseRun:
         operands = tuple(Operand("v", at, count) for at, count in zip((0, 40, 60, 80), counts, strict=True))
         instruction = Instruction(0, 8, self.name, operands, self.name, "", modifiers)  # type: ignore[arg-type]
         before, self.group.batch.counters = self.group.vgprs.copy(), Counters()
-        (self.run_native if engine == "native" else self.run_numpy)(instruction)
+        run_matrix(engine, instruction, self.gpu, self.group)
         out = np.empty((WAVES, shape.m, shape.n))
         for row, column in itertools.product(range(shape.m), range(shape.n)):
             out[:, row, column] = self.decode(*d_place(shape, 0, row, column))
         self.group.vgprs[...] = before
         return out
-
-    def run_numpy(self, instruction: Instruction) -> None:
-        step = translate(instruction, code_for(self.gpu))
-        assert step is not None
-        with np.errstate(all="ignore"):
-            step(self.group)
-
-    def run_native(self, instruction: Instruction) -> None:
-        tables = LoweringTables({}, 0)
-        made = lower_matrix(instruction, code_for(self.gpu), tables)
-        assert made is not None
-        run_alone(made, tables, self.group.vgprs, self.shape.count_registers("d"))
 
 
 def signs(shape: MatrixShape, signed: str) -> dict[str, object]:

@@ -345,13 +345,13 @@ def test_structures_are_those_of_the_library() -> None:
 
 def test_what_only_numpy_runs() -> None:
     """Chosen by itself, NumPy runs it; asked for, the native engine says what it cannot."""
-    body = "  v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], v[16:23] neg:[1,0,0]\n  s_nop 15\n"
+    body = "  v_dot2_f32_f16 v3, v2, v2, v2 neg_lo:[1,0,0]\n"
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
     parts = kernel.program, kernel.code, kernel.descriptor
     assert prepare_native(*parts, "auto") is None
-    with pytest.raises(DeviceError, match="v_mfma_f64_16x16x4_f64"):
+    with pytest.raises(DeviceError, match="v_dot2_f32_f16"):
         prepare_native(*parts, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

@@ -26,6 +26,9 @@ typedef struct {
     uint32_t a_count, b_count, c_count; /* elements per lane */
     uint32_t high;                      /* elements of half a register are in the upper halves */
     uint32_t clamp;                     /* sums of integers stop at their limits */
+    uint32_t a_sign, b_sign, c_sign;    /* see CHANGE_SIGNS */
+    uint32_t b_moved;                   /* lanes take their elements of B from b_lanes */
+    uint8_t b_lanes[LANES];
     Run a[MOST_RUNS];                   /* [block][k] */
     Run b[MOST_RUNS];                   /* [block][k] */
     Run c[MOST_RUNS];                   /* [block][row] */
@@ -101,6 +104,29 @@ static void decode_int(Wave *w, const Instruction *i, const Operand *o, uint32_t
             uint32_t top = words[l] << left;
             to[e][l] = is_signed ? (int32_t)top >> right : (int32_t)(top >> right);
         }
+    }
+}
+
+/* Bits 0 and 1 of `change` negate elements with even and with odd index; bit 2 takes the absolute value first. */
+#define CHANGE_SIGNS(name, type) \
+    static void name(type (*values)[LANES], uint32_t count, uint32_t change) { \
+        for (uint32_t e = 0; change && e < count; e++) \
+            for (int l = 0; l < LANES; l++) { \
+                type value = values[e][l]; \
+                value = change & 4 ? __builtin_elementwise_abs(value) : value; \
+                values[e][l] = change >> e % 2 & 1 ? -value : value; \
+            } \
+    }
+CHANGE_SIGNS(change_signs, float)
+CHANGE_SIGNS(change_signs_f64, double)
+
+/* Move the decoded elements of B between lanes. */
+static void move_lanes(const Matrix *x, uint32_t (*values)[LANES]) {
+    for (uint32_t e = 0; x->b_moved && e < x->b_count; e++) {
+        uint32_t moved[LANES];
+        for (int l = 0; l < LANES; l++)
+            moved[l] = values[e][x->b_lanes[l]];
+        memcpy(values[e], moved, sizeof moved);
     }
 }
 
@@ -208,17 +234,22 @@ static int run_matrix_float(Wave *w, const Instruction *i) {
     bool flush = w->worker->launch->matrix_flush && (x->a_kind == AS_F16 || x->a_kind == AS_BF16);
     decode(w, i, &i->in[0], x, x->a_kind, x->a_count, x->a_values, flush, a);
     decode(w, i, &i->in[1], x, x->b_kind, x->b_count, x->b_values, flush, b);
+    change_signs(a, x->a_count, x->a_sign);
+    change_signs(b, x->b_count, x->b_sign);
+    move_lanes(x, (uint32_t(*)[LANES])b);
     const Lanes32 *from = c;
     Lanes32 *to = d;
     int apart = i->in[2].index - i->out.index, count = (int)x->c_count;
     /* C may be read in place unless D overlaps it in other lanes than its own. */
-    bool direct = x->c_kind == AS_F32 && !flush && i->in[2].kind == VECTOR && (!apart || apart >= count || apart <= -count);
+    bool direct = x->c_kind == AS_F32 && !flush && !x->c_sign && i->in[2].kind == VECTOR && (!apart || apart >= count || apart <= -count);
     if (direct)
         from = (const Lanes32 *)&w->v[i->in[2].index];
     else
         decode(w, i, &i->in[2], x, x->c_kind, x->c_count, NULL, flush, c);
     if (flush && x->c_kind == AS_F32)
         flush_f32(c, x->c_count);
+    if (!direct)
+        change_signs(c, x->c_count, x->c_sign);
     if (x->c_kind == AS_F32)
         to = (Lanes32 *)&w->v[i->out.index];
     for (uint32_t block = 0; block < x->blocks; block++)
@@ -283,6 +314,7 @@ static int run_matrix_int(Wave *w, const Instruction *i) {
     const Places *places = find_places(w, i, x, room);
     decode_int(w, i, &i->in[0], x->a_kind, x->a_count, a);
     decode_int(w, i, &i->in[1], x->b_kind, x->b_count, b);
+    move_lanes(x, (uint32_t(*)[LANES])b);
     decode_int(w, i, &i->in[2], AS_I32, x->c_count, c);
     LanesInt *to = (LanesInt *)&w->v[i->out.index];
     for (uint32_t block = 0; block < x->blocks; block++)
@@ -312,6 +344,9 @@ static int run_matrix_double(Wave *w, const Instruction *i) {
     decode_double(w, i, &i->in[0], x->a_count, a);
     decode_double(w, i, &i->in[1], x->b_count, b);
     decode_double(w, i, &i->in[2], x->c_count, c);
+    change_signs_f64(a, x->a_count, x->a_sign);
+    change_signs_f64(b, x->b_count, x->b_sign);
+    change_signs_f64(c, x->c_count, x->c_sign);
     for (uint32_t block = 0; block < x->blocks; block++)
         if (x->n == 16)
             multiply_f64_16(x, block, a, b, c, d, NULL);
