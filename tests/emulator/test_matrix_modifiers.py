@@ -98,7 +98,7 @@ def test_wmma_signs(engine: str, arch: str) -> None:
     """neg_lo is for elements in lower halves (even k), neg_hi for upper ones; of C they are sign and absolute value."""
     run = filled(arch, "v_wmma_f32_16x16x16_f16", neg_lo=(1, 0, 1), neg_hi=(0, 1, 1))
     a, b = run.numbers  # type: ignore[attr-defined]
-    run.c[...] = np.float32(-5).view(np.uint32)
+    run.c[0::2], run.c[1::2] = np.float32(-5).view(np.uint32), np.float32(5).view(np.uint32)
     even, odd = (-1.0) ** np.arange(1, 17), (-1.0) ** np.arange(16)
     run.step(engine=engine)
     assert np.array_equal(floats(run, run.d), product(a * even, b * odd) - 5)
