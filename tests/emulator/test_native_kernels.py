@@ -160,6 +160,34 @@ both:
   v_xor_b32 v3, v3, v10
   v_xor_b32 v3, v3, v12
 """,
+    "rows of elements": """
+  v_lshlrev_b32 v4, 1, v1
+  v_mul_u32_u24 v5, 3, v1
+  v_lshlrev_b32 v6, 2, v1
+  global_load_dwordx2 v[8:9], v4, s[8:9]
+  global_load_dwordx3 v[10:12], v5, s[8:9]
+  global_load_dwordx4 v[14:17], v6, s[8:9]
+  s_waitcnt vmcnt(0)
+  global_store_dwordx4 v6, v[14:17], s[6:7] offset:2048
+  v_add3_u32 v3, v8, v9, v10
+  v_add3_u32 v3, v3, v11, v12
+""",
+    "rows with a gap": """
+  v_and_b32 v7, 63, v0
+  v_cmp_eq_u32 vcc, 62, v7
+  v_mov_b32 v8, 0
+  v_cndmask_b32 v4, v1, v8, vcc
+  v_lshlrev_b32 v5, 2, v4
+  global_load_dword v3, v4, s[8:9]
+  global_load_dwordx4 v[10:13], v5, s[8:9]
+  s_waitcnt vmcnt(0)
+  v_add_u32 v5, 16, v5
+  v_cmp_ne_u32 vcc, 62, v7
+  s_and_saveexec_b64 s[12:13], vcc
+  global_store_dwordx4 v5, v[10:13], s[6:7] offset:2048
+  s_mov_b64 exec, s[12:13]
+  v_add_u32 v3, v3, v12
+""",
     "offsets that wrap around": """
   s_mov_b32 s12, s8
   s_mov_b32 s13, s9
