@@ -26,8 +26,7 @@ from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.hardware import EMULATED
 from tilewright.emulator.isa.wide import WIDE
-from tilewright.emulator.matrix.shapes import list_shapes
-from tilewright.emulator.matrix.sparse import list_sparse_shapes
+from tilewright.emulator.matrix.sparse import find_any_shape
 from tilewright.emulator.native.lower import lower_line_alone
 from tilewright.emulator.program import FaultStep, Program, make_listing
 
@@ -217,9 +216,7 @@ def support(name: str, gpu: str) -> str:
     """Return "native", "numpy" or "" for a name that is not supported."""
     code = _make_code(gpu)
     if name.startswith(("v_mfma", "v_wmma", "v_smfmac", "v_swmmac")):
-        if name in list_sparse_shapes(code.arch.family):
-            return "numpy"
-        return "native" if name in list_shapes(code.arch.family) else ""
+        return "native" if find_any_shape(name, code.arch.family) else ""
     for operands in list_operands(name, gpu):
         line = DisassembledLine(0, f"{name} {operands}".strip(), (0, 0))
         listing = functools.partial(make_listing, [line])
@@ -268,7 +265,8 @@ def make_tables() -> str:
     columns = [count_support(found[gpu]) for gpu in EMULATED]
     table = format_table(("class", *EMULATED), list(zip(labels, *columns, strict=True)))
     parts = [table, "Not supported, on at least one GPU:", *missing]
-    parts.append(wrap_paragraph("Only on the NumPy engine: " + ", ".join(f"`{name}`" for name in numpy_only)))
+    listed = ", ".join(f"`{name}`" for name in numpy_only)
+    parts.append(wrap_paragraph(f"Only on the NumPy engine: {listed or 'none'}"))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

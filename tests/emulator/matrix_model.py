@@ -7,6 +7,8 @@ those that AMD's matrix instruction calculator prints, the tables of CK's mx_mfm
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from native_records import run_alone
 
 from tilewright.arch.load import list_arch_files, load_file
 from tilewright.emulator.code import LoadedCode
@@ -15,7 +17,10 @@ from tilewright.emulator.instruction import EXEC, SCALARS, Instruction, Operand
 from tilewright.emulator.launch import Counters
 from tilewright.emulator.matrix import translate
 from tilewright.emulator.matrix.shapes import BITS, MatrixShape
+from tilewright.emulator.native.layout import LoweringTables
+from tilewright.emulator.native.lower_matrix import lower_matrix
 
+each_engine = pytest.mark.parametrize("engine", ["numpy", pytest.param("native", marks=pytest.mark.compile)])
 ARCHES = {name: load_file(path) for name, path in list_arch_files().items()}
 
 
@@ -104,6 +109,20 @@ def code_for(arch: str, lanes: int | None = None) -> LoadedCode:
     return LoadedCode(arch=found, kernel="test", lanes=lanes or found.wave_size, accumulators=256, base=0)
 
 
+def run_matrix(engine: str, instruction: Instruction, arch: str, group: WaveGroup) -> None:
+    """Run a matrix instruction that writes to register 0 and those after it."""
+    if engine == "numpy":
+        step = translate(instruction, code_for(arch))
+        assert step is not None
+        with np.errstate(all="ignore"):  # as the device does for a whole launch
+            step(group)
+        return
+    tables = LoweringTables({}, 0)
+    made = lower_matrix(instruction, code_for(arch), tables)
+    assert made is not None
+    run_alone(made, tables, group.vgprs, instruction.operands[0].count)
+
+
 class Run:
     """One instruction in registers of its own: D, A, B, C and scales, one after another."""
 
@@ -132,15 +151,12 @@ class Run:
                 for copy in (0, 16) if self.shape.layout == "wmma11" else (0,):
                     put(registers, element, lane + copy, codes[:, block, outer, k], BITS[kind])
 
-    def step(self, c: Operand | None = None) -> None:
+    def step(self, c: Operand | None = None, engine: str = "numpy") -> None:
         operands = list(self.operands)
         if c is not None:
             operands[3] = c
         instruction = Instruction(0, 8, self.mnemonic, tuple(operands), self.mnemonic, "", self.modifiers)  # type: ignore[arg-type]
-        translated = translate(instruction, code_for(self.arch))
-        assert translated is not None
-        with np.errstate(all="ignore"):  # as the device does for a whole launch
-            translated(self.group)
+        run_matrix(engine, instruction, self.arch, self.group)
 
     def words(self, registers: np.ndarray) -> np.ndarray:
         """C or D of 32-bit words as [waves, block, row, column]."""

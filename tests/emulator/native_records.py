@@ -6,23 +6,25 @@ import numpy as np
 
 from tilewright.emulator.instruction import EXEC
 from tilewright.emulator.isa.operation import Operation
-from tilewright.emulator.isa.table import VECTOR
+from tilewright.emulator.isa.table import SCALAR, VECTOR
 from tilewright.emulator.native import layout
 from tilewright.emulator.native.generate import handler_numbers
 from tilewright.emulator.native.layout import (
     LANES,
     AddressRange,
     InstructionRecord,
+    LoweringTables,
     MatrixRecord,
     NativeLaunch,
     Permutation,
     make_record,
 )
 from tilewright.emulator.native.library import load_engine
+from tilewright.emulator.native.lowered import make_array
 
 WAVES = 16  # of a block
 REGISTERS = 16
-RESULT, FLAG, ADDRESS = 8, 10, 12  # vector registers
+RESULT, FLAG = 8, 10  # vector registers
 SOURCE_MASK, SECOND = 10, 20  # scalar registers
 KEPT = 0xF0  # FLOAT_MODE: subnormal numbers stay
 
@@ -36,30 +38,55 @@ def words_of(values: np.ndarray) -> list[np.ndarray]:
 
 
 def launch(
-    records: list[InstructionRecord], vectors: np.ndarray, scalars: np.ndarray, float_mode: int = KEPT
+    records: list[InstructionRecord],
+    vectors: np.ndarray,
+    scalars: np.ndarray,
+    float_mode: int = KEPT,
+    *,
+    results: range = range(RESULT, RESULT + 4),
+    matrices: list[MatrixRecord] | None = None,
+    lanes: int = LANES,
 ) -> np.ndarray:
-    """Run records on waves. `vectors` is [waves, registers, lanes]; the records store four registers per lane."""
+    """Run records on waves, and return the registers `results` as [waves, lanes, registers].
+
+    `vectors` is [waves, registers, lanes]; the last two registers are for the addresses of results.
+    """
     compiled = load_engine()
     assert compiled is not None
-    waves = len(vectors)
-    output = np.zeros((waves, LANES, 4), np.uint32)
-    addresses = output.ctypes.data + 16 * np.arange(waves * LANES, dtype=np.uint64).reshape(waves, LANES)
-    vectors[:, ADDRESS] = addresses.astype(np.uint32)
-    vectors[:, ADDRESS + 1] = (addresses >> np.uint64(32)).astype(np.uint32)
+    waves, registers = vectors.shape[:2]
+    output = np.zeros((waves, LANES, len(results)), np.uint32)
+    rows = np.arange(waves * LANES, dtype=np.uint64).reshape(waves, LANES)
+    addresses = output.ctypes.data + output.strides[1] * rows
+    vectors[:, registers - 2] = addresses.astype(np.uint32)
+    vectors[:, registers - 1] = (addresses >> np.uint64(32)).astype(np.uint32)
     zero = layout.make_operand(0)
-    operands = [layout.make_vector(ADDRESS), zero, zero, layout.make_vector(RESULT)]
-    store = make_record("global_store", None, operands, size=16)
-    code = (InstructionRecord * (len(records) + 2))(*records, store, make_record("end"))
+    stores = []
+    for number, register in enumerate(results):
+        operands = [layout.make_vector(registers - 2), zero, zero, layout.make_vector(register)]
+        stores.append(make_record("global_store", None, operands, size=4, offset=4 * number))
+    code = make_array(InstructionRecord, [*records, *stores, make_record("end")])
     executed = np.zeros(len(code), np.uint64)
     ranges = (AddressRange * 1)(AddressRange(output.ctypes.data, output.ctypes.data + output.nbytes))
     made = NativeLaunch(
-        code=code, code_count=len(code), registers=REGISTERS, ranges=ranges, range_count=1,
-        permutations=(Permutation * 1)(), matrices=(MatrixRecord * 1)(), scalars=scalars.ctypes.data,
-        vectors=vectors.ctypes.data, first_vectors=REGISTERS, waves_per_block=waves, blocks=1, lanes=LANES,
+        code=code, code_count=len(code), registers=registers, ranges=ranges, range_count=1,
+        permutations=(Permutation * 1)(), matrices=make_array(MatrixRecord, matrices or []),
+        scalars=scalars.ctypes.data,
+        vectors=vectors.ctypes.data, first_vectors=registers, waves_per_block=waves, blocks=1, lanes=lanes,
         float_mode=float_mode, line_bytes=128, banks=32, threads=1, limit=1 << 40, executed=executed.ctypes.data,
     )  # fmt: skip
     assert compiled.run(made) == 0, f"fault {made.fault.code}"
     return output
+
+
+def run_alone(made: InstructionRecord, tables: LoweringTables, registers: np.ndarray, results: int) -> None:
+    """Run a record with no lane active. `registers` is [registers, waves, lanes]; the first `results` are replaced."""
+    count, waves, lanes = registers.shape
+    vectors, scalars = np.zeros((waves, count + 2, LANES), np.uint32), np.zeros((waves, 128), np.uint32)
+    vectors[:, :count, :lanes] = registers.swapaxes(0, 1)
+    on = layout.make_constant((1 << lanes) - 1)
+    activate = make_record(handler_numbers()[1][SCALAR["s_mov_b64"]], layout.make_scalar(EXEC), [on])
+    output = launch([made, activate], vectors, scalars, results=range(results), matrices=tables.matrices, lanes=lanes)
+    registers[:results] = output[:, :lanes].transpose(2, 0, 1)
 
 
 def _flag(source: layout.OperandRecord) -> InstructionRecord:

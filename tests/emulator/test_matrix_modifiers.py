@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrix_model import ARCHES, Run, code_for, make_group
+from matrix_model import ARCHES, Run, code_for, each_engine, make_group
 
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import Instruction, Operand
@@ -37,34 +37,53 @@ def floats(run: Run, registers: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("cbsz", "abid"), [(0, 0), (1, 0), (1, 1), (2, 3), (4, 9)])
-def test_blocks_of_a_are_broadcast(cbsz: int, abid: int) -> None:
+@each_engine
+def test_blocks_of_a_are_broadcast(engine: str, cbsz: int, abid: int) -> None:
     run = filled("gfx942", "v_mfma_f32_4x4x4_16b_f16", cbsz=cbsz, abid=abid)
     a, b = run.numbers  # type: ignore[attr-defined]
     used = [block - block % 2**cbsz + abid for block in range(16)]
-    run.step()
+    run.step(engine=engine)
     assert np.array_equal(floats(run, run.d), product(a[:, used], b))
 
 
+def choose_quarters(lanes: np.ndarray, blgp: int) -> np.ndarray:
+    """What the pattern makes of the 64 lanes on the last axis."""
+    quarters = np.split(lanes, 4, axis=-1)
+    chosen = {0: (0, 1, 2, 3), 1: (0, 1, 0, 1), 2: (2, 3, 2, 3), 3: (1, 2, 3, 0)}.get(blgp, (blgp - 4,) * 4)
+    return np.concatenate([quarters[quarter] for quarter in chosen], axis=-1)
+
+
 @pytest.mark.parametrize("blgp", range(8))
-def test_patterns_of_lanes_of_b(blgp: int) -> None:
+@each_engine
+def test_patterns_of_lanes_of_b(engine: str, blgp: int) -> None:
     """32x32x2 of f32: lane = 32 k + column, so a pattern is a choice among these pairs."""
     run = filled("gfx90a", "v_mfma_f32_32x32x2f32", blgp=blgp)
     a, b = run.numbers  # type: ignore[attr-defined]
     lanes = b[:, 0].swapaxes(1, 2).reshape(2, 64)
-    quarters = np.split(lanes, 4, axis=1)
-    chosen = {0: (0, 1, 2, 3), 1: (0, 1, 0, 1), 2: (2, 3, 2, 3), 3: (1, 2, 3, 0)}.get(blgp, (blgp - 4,) * 4)
-    changed = np.concatenate([quarters[quarter] for quarter in chosen], axis=1)
-    run.step()
-    expected = product(a, changed.reshape(2, 2, 32).swapaxes(1, 2)[:, None])
+    run.step(engine=engine)
+    expected = product(a, choose_quarters(lanes, blgp).reshape(2, 2, 32).swapaxes(1, 2)[:, None])
     assert np.array_equal(floats(run, run.d), expected)
 
 
+@pytest.mark.parametrize("blgp", [0, 3, 6])
+@each_engine
+def test_patterns_of_lanes_of_integers(engine: str, blgp: int) -> None:
+    """A is 1, and the four bytes of a lane of B are the same: a column of 32x32x8 has two lanes."""
+    run = Run("gfx90a", "v_mfma_i32_32x32x8i8", list_shapes("cdna2")["v_mfma_i32_32x32x8i8"], 1, blgp=blgp)
+    numbers = np.random.default_rng(8).integers(0, 100, 64)
+    run.a[...], run.b[...] = 0x01010101, numbers * 0x01010101
+    run.step(engine=engine)
+    expected = 4 * choose_quarters(numbers, blgp).reshape(2, 32).sum(axis=0)
+    assert np.array_equal(run.words(run.d)[0, 0], np.broadcast_to(expected, (32, 32)))
+
+
 @pytest.mark.parametrize("signs", [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)])
-def test_f64_signs(signs: tuple[int, int, int]) -> None:
+@each_engine
+def test_f64_signs(engine: str, signs: tuple[int, int, int]) -> None:
     run = filled("gfx942", "v_mfma_f64_16x16x4_f64", neg=signs)
     a, b = run.numbers  # type: ignore[attr-defined]
     run.c[1::2] = np.float64(3).view(np.uint64) >> np.uint64(32)
-    run.step()
+    run.step(engine=engine)
     expected = product((-1) ** signs[0] * a, (-1) ** signs[1] * b) + (-1) ** signs[2] * 3.0
     words = run.d.astype(np.uint64)
     got = (words[0::2] | words[1::2] << np.uint64(32)).view(np.float64)
@@ -74,19 +93,21 @@ def test_f64_signs(signs: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
-def test_wmma_signs(arch: str) -> None:
+@each_engine
+def test_wmma_signs(engine: str, arch: str) -> None:
     """neg_lo is for elements in lower halves (even k), neg_hi for upper ones; of C they are sign and absolute value."""
     run = filled(arch, "v_wmma_f32_16x16x16_f16", neg_lo=(1, 0, 1), neg_hi=(0, 1, 1))
     a, b = run.numbers  # type: ignore[attr-defined]
-    run.c[...] = np.float32(-5).view(np.uint32)
+    run.c[0::2], run.c[1::2] = np.float32(-5).view(np.uint32), np.float32(5).view(np.uint32)
     even, odd = (-1.0) ** np.arange(1, 17), (-1.0) ** np.arange(16)
-    run.step()
+    run.step(engine=engine)
     assert np.array_equal(floats(run, run.d), product(a * even, b * odd) - 5)
 
 
 @pytest.mark.parametrize("high", [0, 1])
 @pytest.mark.parametrize("result", ["f16", "bf16"])
-def test_16_bit_results_of_rdna3_fill_one_half(high: int, result: str) -> None:
+@each_engine
+def test_16_bit_results_of_rdna3_fill_one_half(engine: str, high: int, result: str) -> None:
     name = f"v_wmma_{result}_16x16x16_{result}"
     run = Run("gfx1100", name, list_shapes("rdna3")[name], 2, op_sel=(0, 0, high))
     one = 0x3C00 if result == "f16" else 0x3F80
@@ -94,7 +115,7 @@ def test_16_bit_results_of_rdna3_fill_one_half(high: int, result: str) -> None:
     run.d[...] = 0xDEADBEEF
     run.a[...] = run.b[...] = one | one << 16
     run.c[...] = two << 16 * high
-    run.step()
+    run.step(engine=engine)
     eighteen = 0x4C80 if result == "f16" else 0x4190
     expected = eighteen << 16 | 0xBEEF if high else 0xDEAD0000 | eighteen
     assert (run.d == expected).all()

@@ -62,6 +62,30 @@ def test_scales_multiply_rows_and_columns() -> None:
             assert float(value) == 128 * 2.0 ** (row - column)
 
 
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
+def test_integers_stop_at_the_limits(arch: str) -> None:
+    """16 products of 100 and 100 or -100 are added to numbers near the limits."""
+    numbers = np.random.default_rng(4)
+    signs = np.where(np.arange(16) % 2, np.uint32(0x64646464), np.uint32(0x9C9C9C9C))  # of columns
+    given = {FIRST_A + k: np.full(32, 0x64646464) for k in range(4)}
+    given |= {FIRST_B + k: np.tile(signs, 2) for k in range(4)}
+    limits = np.iinfo(np.int32)
+    start = numbers.integers(160000 - 9, 160000 + 10, (8, 32))
+    start = np.where(np.arange(32) % 2, limits.max - start, limits.min + start)
+    given |= {RESULT + k: values.astype(np.uint32) for k, values in enumerate(start)}
+    last = 4 if arch == "gfx1100" else 2
+    left, right, to = f"v[10:{9 + last}]", f"v[20:{19 + last}]", f"v[{RESULT}:{RESULT + 7}]"
+    text = f"v_wmma_i32_16x16x16_iu8 {to}, {left}, {right}, {to} neg_lo:[1,1,0]"
+    total = start + np.where(np.arange(32) % 2, 160000, -160000)
+    wrapped, stopped = (
+        np.array(run_both(arch, [f"{text}{clamp}"], given, list(range(RESULT, RESULT + 8)))).view(np.int32)
+        for clamp in ("", " clamp")
+    )
+    assert np.array_equal(stopped, np.clip(total, limits.min, limits.max))
+    assert np.array_equal(wrapped, total.astype(np.int32))
+    assert not np.array_equal(wrapped, stopped)
+
+
 @pytest.mark.parametrize(("size", "count"), [("16x16x8", 4), ("32x32x4", 16)])
 def test_xf32_rounds_to_ten_bits(size: str, count: int) -> None:
     """1 + 2^-11 is a tie that becomes 1; 1 + 3 · 2^-11 becomes 1 + 2^-9."""

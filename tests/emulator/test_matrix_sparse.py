@@ -1,4 +1,4 @@
-"""Sparse matrix instructions, one element at a time.
+"""Sparse matrix instructions on both engines, compared with products that are computed one element at a time.
 
 The places of elements are those of AMD's matrix instruction calculator (gfx942, gfx1201), and of CK Tile's
 sparse_gfx9.hpp of 2026-06 for the instructions that only gfx950 has.
@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from assembled import assemble
 from launched import launch
-from matrix_model import code_for, d_place, make_group, put, value
+from matrix_model import d_place, each_engine, make_group, put, run_matrix, value
 from test_matrix_assembled import complaints
 
 from tilewright.emulator.faults import UnknownInstructionFault
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.launch import Extent, Mode
-from tilewright.emulator.matrix import translate
+from tilewright.emulator.launch import Counters, Extent, Mode
 from tilewright.emulator.matrix.shapes import BITS, MatrixShape
 from tilewright.emulator.matrix.sparse import list_sparse_shapes
 
@@ -64,10 +63,19 @@ def list_codes(kind: str, bits: int, largest: int) -> list[tuple[int, float]]:
     return [(code, number) for code, number in pairs if abs(number) <= largest and (2 * number) % 1 == 0]
 
 
+@cache
+def make_run(*given: object, **settings: object) -> SparseRun:
+    """A run for the tests of both engines."""
+    return SparseRun(*given, **settings)  # type: ignore[arg-type]
+
+
 class SparseRun:
     """Random matrices in registers: D from 0, A from 40, B from 60, places in 80."""
 
-    def __init__(self, gpu: str, name: str, seed: int, first_bit: int = 0, signed: str = "ii") -> None:
+    def __init__(
+        self, gpu: str, name: str, seed: int, first_bit: int = 0, signed: str = "ii", near: tuple[int, ...] = (0,)
+    ) -> None:
+        """Numbers of C are near one of `near`."""
         self.gpu, self.name, self.shape = gpu, name, SHAPES[gpu][name]
         self.random = np.random.default_rng(seed)
         shape = self.shape
@@ -78,7 +86,7 @@ class SparseRun:
         m, n, k = shape.m, shape.n, shape.k
         self.b = np.zeros((WAVES, k, n))
         self.a = np.zeros((WAVES, m, k))
-        self.c = self.random.integers(-9, 10, (WAVES, m, n))
+        self.c = self.random.integers(-9, 10, (WAVES, m, n)) + self.random.choice(near, (WAVES, m, n))
         registers = self.group.vgprs
         registers[80] = self.random.integers(0, 2**32, (WAVES, shape.lanes), np.uint32) & ~self.mask(first_bit)
         for row, column in itertools.product(range(m), range(n)):
@@ -97,7 +105,7 @@ class SparseRun:
 
     def encode(self, numbers: np.ndarray) -> np.ndarray:
         if self.shape.result == "i32":
-            return numbers.astype(np.int32).view(np.uint32)
+            return numbers.astype(np.uint32)
         if self.shape.result == "f16":
             return numbers.astype(np.float16).view(np.uint16)
         return numbers.astype(np.float32).view(np.uint32) >> (16 if self.shape.result == "bf16" else 0)
@@ -129,18 +137,18 @@ class SparseRun:
         put(registers, element, lane, np.array([code for code, _ in picked]), BITS[self.shape.a])
         return np.array([number for _, number in picked])
 
-    def step(self, **modifiers: object) -> np.ndarray:
+    def step(self, engine: str, **modifiers: object) -> np.ndarray:
+        """Return D. The registers are unchanged."""
         shape = self.shape
-        counts = (shape.count_registers("d"), shape.count_registers("a") // 2, shape.count_registers("b"), 1)
+        counts = (shape.count_registers("d"), shape.count_registers("a"), shape.count_registers("b"), 1)
         operands = tuple(Operand("v", at, count) for at, count in zip((0, 40, 60, 80), counts, strict=True))
         instruction = Instruction(0, 8, self.name, operands, self.name, "", modifiers)  # type: ignore[arg-type]
-        step = translate(instruction, code_for(self.gpu))
-        assert step is not None
-        with np.errstate(all="ignore"):
-            step(self.group)
+        before, self.group.batch.counters = self.group.vgprs.copy(), Counters()
+        run_matrix(engine, instruction, self.gpu, self.group)
         out = np.empty((WAVES, shape.m, shape.n))
         for row, column in itertools.product(range(shape.m), range(shape.n)):
             out[:, row, column] = self.decode(*d_place(shape, 0, row, column))
+        self.group.vgprs[...] = before
         return out
 
 
@@ -149,17 +157,33 @@ def signs(shape: MatrixShape, signed: str) -> dict[str, object]:
 
 
 @each_shape
-def test_products_of_random_matrices(gpu: str, name: str) -> None:
-    run = SparseRun(gpu, name, 1)
-    assert np.array_equal(run.step(**signs(run.shape, "ii")), run.a @ run.b + run.c)
-    assert run.group.batch.counters.matrix_flops == WAVES * 2 * run.shape.m * run.shape.n * run.shape.k
+@each_engine
+def test_products_of_random_matrices(engine: str, gpu: str, name: str) -> None:
+    run = make_run(gpu, name, 1)
+    assert np.array_equal(run.step(engine, **signs(run.shape, "ii")), run.a @ run.b + run.c)
+    if engine == "numpy":  # `test_a_kernel` has the native engine's count
+        assert run.group.batch.counters.matrix_flops == WAVES * 2 * run.shape.m * run.shape.n * run.shape.k
 
 
 @pytest.mark.parametrize("signed", ["uu", "iu", "ui"])
 @pytest.mark.parametrize("name", ["v_swmmac_i32_16x16x32_iu8", "v_swmmac_i32_16x16x64_iu4"])
-def test_neg_lo_tells_the_signs_of_integers(name: str, signed: str) -> None:
-    run = SparseRun("gfx1201", name, 5, signed=signed)
-    assert np.array_equal(run.step(**signs(run.shape, signed)), run.a @ run.b + run.c)
+@each_engine
+def test_neg_lo_tells_the_signs_of_integers(engine: str, name: str, signed: str) -> None:
+    run = make_run("gfx1201", name, 5, signed=signed)
+    assert np.array_equal(run.step(engine, **signs(run.shape, signed)), run.a @ run.b + run.c)
+
+
+@pytest.mark.parametrize("name", [name for name, shape in SHAPES["gfx1201"].items() if shape.result == "i32"])
+@each_engine
+def test_clamp_stops_at_the_limits(engine: str, name: str) -> None:
+    """Without it, sums wrap."""
+    limits = np.iinfo(np.int32)
+    run = make_run("gfx1201", name, 6, near=(limits.min + 9, limits.max - 9))
+    total = (run.a @ run.b).astype(np.int64) + run.c
+    assert (total < limits.min).any() and (total > limits.max).any()
+    modifiers = signs(run.shape, "ii")
+    assert np.array_equal(run.step(engine, **modifiers, clamp=True), np.clip(total, limits.min, limits.max))
+    assert np.array_equal(run.step(engine, **modifiers), total.astype(np.int32))
 
 
 @pytest.mark.parametrize(
@@ -176,13 +200,17 @@ def test_neg_lo_tells_the_signs_of_integers(name: str, signed: str) -> None:
         ("gfx1201", "v_swmmac_f32_16x16x32_bf8_fp8", {"index_key": 1}, 16),
     ],
 )
-def test_a_modifier_chooses_the_set_of_places(gpu: str, name: str, modifiers: dict[str, int], first_bit: int) -> None:
+@each_engine
+def test_a_modifier_chooses_the_set_of_places(
+    engine: str, gpu: str, name: str, modifiers: dict[str, int], first_bit: int
+) -> None:
     """SMFMAC: abid, if cbsz is 0. SWMMAC: index_key."""
-    run = SparseRun(gpu, name, 2, first_bit)
-    assert np.array_equal(run.step(**modifiers), run.a @ run.b + run.c)
+    run = make_run(gpu, name, 2, first_bit)
+    assert np.array_equal(run.step(engine, **modifiers), run.a @ run.b + run.c)
 
 
-def test_elements_without_a_place_have_no_effect() -> None:
+@each_engine
+def test_elements_without_a_place_have_no_effect(engine: str) -> None:
     """An infinity in B at k = 3, and A's first row takes 0 and 1 of the first four: only other rows may meet it."""
     name = "v_smfmac_f32_16x16x32_f16"
     run = SparseRun("gfx942", name, 3)
@@ -190,11 +218,11 @@ def test_elements_without_a_place_have_no_effect() -> None:
     run.group.vgprs[60 + element // 2, :, lane] = 0x7C00 << 16 * (element % 2) | 0x3C00 << 16 * (1 - element % 2)
     places = run.group.vgprs[80]
     places[:, :16] = places[:, :16] & ~np.uint32(0xF) | np.uint32(0b0100)  # of all rows, lanes 0 to 15
-    assert np.isfinite(run.step()).all()
+    assert np.isfinite(run.step(engine)).all()
     run = SparseRun("gfx942", name, 3)
     run.group.vgprs[60 + element // 2, :, lane] = 0x7C00 << 16 * (element % 2)
     run.group.vgprs[80, :, :16] |= np.uint32(0xC)  # the second element of every row is at 3
-    assert not np.isfinite(run.step()[:, :, 0]).all()
+    assert not np.isfinite(run.step(engine)[:, :, 0]).all()
 
 
 @pytest.mark.parametrize(
@@ -208,9 +236,16 @@ def test_elements_without_a_place_have_no_effect() -> None:
         ("gfx1201", "v_swmmac_i32_16x16x64_iu4", {"index_key": 0}, "index_key"),
     ],
 )
-def test_other_forms_are_faults(gpu: str, name: str, modifiers: dict[str, object], said: str) -> None:
+@pytest.mark.parametrize("engine", ["numpy", "native"])  # found before anything runs
+def test_other_forms_are_faults(engine: str, gpu: str, name: str, modifiers: dict[str, object], said: str) -> None:
     with pytest.raises(UnknownInstructionFault, match=said):
-        SparseRun(gpu, name, 4).step(**modifiers)
+        make_run(gpu, name, 1).step(engine, **modifiers)
+
+
+def count_flops(gpu: str, name: str) -> int:
+    """Operations of one wave that runs every instruction of a GPU once, and one of them twice."""
+    shapes = [*SHAPES[gpu].values(), SHAPES[gpu][name]]
+    return sum(2 * shape.m * shape.n * shape.k for shape in shapes)
 
 
 @pytest.mark.compile
@@ -227,34 +262,39 @@ def test_the_assembler_knows_the_same_instructions(gpu: str) -> None:
 
 @pytest.mark.compile
 @pytest.mark.parametrize("mode", [Mode.FAST, Mode.STRICT])
+@pytest.mark.parametrize("engine", ["numpy", "native"])
 @pytest.mark.parametrize("gpu", ["gfx942", "gfx950"])
-def test_a_kernel(gpu: str, mode: Mode) -> None:
+def test_a_kernel(gpu: str, engine: str, mode: Mode) -> None:
     """All A and B are 1, and each row adds half of k to its 2: assembled, disassembled and run, all names at once."""
     lines = ["s_load_dwordx2 s[8:9], s[0:1], 0x0", "v_mov_b32 v80, 0x44444444", "v_lshlrev_b32 v5, 2, v0"]
     lines += [f"v_mov_b32 v{register}, 0x3c003c00" for register in (*range(40, 44), *range(60, 68))]
     lines += [f"v_mov_b32 v{register}, 2.0" for register in range(16, 20)]
     lines += ["v_smfmac_f32_16x16x32_f16 v[16:19], v[40:41], v[60:63], v80 abid:1", "s_nop 15"]
     for name, shape in SHAPES[gpu].items():
-        a, b = shape.count_registers("a") // 2, shape.count_registers("b")
+        a, b = shape.count_registers("a"), shape.count_registers("b")
         lines.append(f"{name} v[20:{19 + shape.m * shape.n // 64}], v[40:{39 + a}], v[60:{59 + b}], v80")
     lines += ["s_waitcnt lgkmcnt(0)", "global_store_dword v5, v17, s[8:9]", "s_endpgm"]
-    outcome = launch(assemble("\n".join(lines), gpu, vgprs=100), gpu, block=Extent(64), words=64, mode=mode)
+    code = assemble("\n".join(lines), gpu, vgprs=100)
+    outcome = launch(code, gpu, block=Extent(64), words=64, mode=mode, engine=engine)
     assert (outcome.output.view(np.float32) == 18.0).all()
+    assert outcome.counters.matrix_flops == count_flops(gpu, "v_smfmac_f32_16x16x32_f16")
 
 
 @pytest.mark.compile
 @pytest.mark.parametrize("mode", [Mode.FAST, Mode.STRICT])
-def test_a_kernel_of_gfx1201(mode: Mode) -> None:
+@pytest.mark.parametrize("engine", ["numpy", "native"])
+def test_a_kernel_of_gfx1201(engine: str, mode: Mode) -> None:
     """The same with 32 lanes, and index_key, neg_lo and clamp as LLVM prints them."""
     lines = ["s_load_b64 s[8:9], s[0:1], 0x0", "v_mov_b32 v80, 0x44444444", "v_lshlrev_b32 v5, 2, v0"]
     lines += [f"v_mov_b32 v{register}, 0x3c003c00" for register in (*range(40, 44), *range(60, 68))]
     lines += [f"v_mov_b32 v{register}, 2.0" for register in range(16, 24)]
     lines += ["v_swmmac_f32_16x16x32_f16 v[16:23], v[40:43], v[60:67], v80 index_key:1"]
     for name, shape in SHAPES["gfx1201"].items():
-        d, a, b = shape.count_registers("d"), shape.count_registers("a") // 2, shape.count_registers("b")
+        d, a, b = (shape.count_registers(operand) for operand in ("d", "a", "b"))
         more = " neg_lo:[1,0,0] clamp" if shape.result == "i32" else ""
         lines.append(f"{name} v[24:{23 + d}], v[40:{39 + a}], v[60:{59 + b}], v80{more}")
     lines += ["s_wait_kmcnt 0", "global_store_b32 v5, v17, s[8:9]", "s_endpgm"]
     code = assemble("\n".join(lines), "gfx1201", vgprs=100)
-    outcome = launch(code, "gfx1201", block=Extent(32), words=32, mode=mode)
+    outcome = launch(code, "gfx1201", block=Extent(32), words=32, mode=mode, engine=engine)
     assert (outcome.output.view(np.float32) == 18.0).all()
+    assert outcome.counters.matrix_flops == count_flops("gfx1201", "v_swmmac_f32_16x16x32_f16")

@@ -76,6 +76,23 @@ KERNELS = {
   ds_read_b32 v3, v4
   s_waitcnt lgkmcnt(0)
 """,
+    "addresses by lane": """
+  v_readfirstlane_b32 s12, v0
+  s_lshl_b32 s12, s12, 2
+  s_or_b32 m0, s12, 0x50000
+  ds_write_addtid_b32 v2
+  s_waitcnt lgkmcnt(0)
+  s_barrier
+  v_mov_b32 v3, v0
+  v_cmp_lt_u32 vcc, v0, v2
+  s_xor_b32 m0, m0, 0x100
+  s_mov_b64 s[14:15], exec
+  s_mov_b64 exec, vcc
+  ds_write_addtid_b32 v0 offset:1024
+  ds_read_addtid_b32 v3 offset:4
+  s_waitcnt lgkmcnt(0)
+  s_mov_b64 exec, s[14:15]
+""",
     "bank conflicts": """
   v_lshlrev_b32 v4, 5, v0
   v_and_b32 v4, 0x3f0, v4
@@ -142,6 +159,34 @@ both:
   v_xor_b32 v3, v3, v6
   v_xor_b32 v3, v3, v10
   v_xor_b32 v3, v3, v12
+""",
+    "rows of elements": """
+  v_lshlrev_b32 v4, 1, v1
+  v_mul_u32_u24 v5, 3, v1
+  v_lshlrev_b32 v6, 2, v1
+  global_load_dwordx2 v[8:9], v4, s[8:9]
+  global_load_dwordx3 v[10:12], v5, s[8:9]
+  global_load_dwordx4 v[14:17], v6, s[8:9]
+  s_waitcnt vmcnt(0)
+  global_store_dwordx4 v6, v[14:17], s[6:7] offset:2048
+  v_add3_u32 v3, v8, v9, v10
+  v_add3_u32 v3, v3, v11, v12
+""",
+    "rows with a gap": """
+  v_and_b32 v7, 63, v0
+  v_cmp_eq_u32 vcc, 62, v7
+  v_mov_b32 v8, 0
+  v_cndmask_b32 v4, v1, v8, vcc
+  v_lshlrev_b32 v5, 2, v4
+  global_load_dword v3, v4, s[8:9]
+  global_load_dwordx4 v[10:13], v5, s[8:9]
+  s_waitcnt vmcnt(0)
+  v_add_u32 v5, 16, v5
+  v_cmp_ne_u32 vcc, 62, v7
+  s_and_saveexec_b64 s[12:13], vcc
+  global_store_dwordx4 v5, v[10:13], s[6:7] offset:2048
+  s_mov_b64 exec, s[12:13]
+  v_add_u32 v3, v3, v12
 """,
     "offsets that wrap around": """
   s_mov_b32 s12, s8
@@ -328,14 +373,13 @@ def test_structures_are_those_of_the_library() -> None:
 
 def test_what_only_numpy_runs() -> None:
     """Chosen by itself, NumPy runs it; asked for, the native engine says what it cannot."""
-    indexed = "s_set_gpr_idx_on s20, gpr_idx(SRC0)\n  v_fmac_f32_e32 v3, v1, v2\n  s_set_gpr_idx_off"
-    body = f"  s_mov_b32 s20, 1\n  {indexed}\n"
+    body = "  v_dot2_f32_f16 v3, v2, v2, v2 neg_lo:[1,0,0]\n"
     memory = Memory(1 << 24)
     device = EmulatedDevice(tilewright.arch.load("gfx942"), memory)
     (kernel,) = device.load(assemble(START + body + END, "gfx942")).kernels.values()
     parts = kernel.program, kernel.code, kernel.descriptor
     assert prepare_native(*parts, "auto") is None
-    with pytest.raises(DeviceError, match="v_fmac_f32"):
+    with pytest.raises(DeviceError, match="v_dot2_f32_f16"):
         prepare_native(*parts, "native")
     with pytest.raises(UnknownValueError, match="engine"):
         device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)), engine="cuda")

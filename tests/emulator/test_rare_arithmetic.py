@@ -51,6 +51,19 @@ def test_sums_of_byte_differences(arch: str) -> None:
             assert int(first[lane]) | int(second[lane]) << 32 == sum(part << 16 * k for k, part in enumerate(parts))
 
 
+def test_halves_of_registers_are_swapped() -> None:
+    """In the active lanes; also halves of one register."""
+    given = {register: random_words("gfx1100", register) for register in (2, 3, 4)}
+    texts = ["s_mov_b32 exec_lo, 0x00ff0ff1", "v_swap_b16 v2.l, v3.h", "v_swap_b16 v4.h, v4.l", "s_mov_b32 exec_lo, -1"]
+    got = run_both("gfx1100", texts, given, [2, 3, 4])
+    for lane in range(LANES["gfx1100"]):
+        first, second, third = (int(values[lane]) for values in given.values())
+        if 0x00FF0FF1 >> lane & 1:
+            first, second = first & 0xFFFF0000 | second >> 16, second & 0xFFFF | (first & 0xFFFF) << 16
+            third = third >> 16 | (third & 0xFFFF) << 16
+        assert [int(values[lane]) for values in got] == [first, second, third]
+
+
 @pytest.mark.parametrize("arch", ALL)
 @pytest.mark.parametrize("source", ["v[2:3]", "s[10:11]"])
 def test_four_wide_sums_of_byte_differences(arch: str, source: str) -> None:

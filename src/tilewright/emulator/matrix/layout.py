@@ -35,13 +35,15 @@ def mfma_input(outer: int, k: int, blocks: int, element: Index, lane: Index) -> 
     return lane // outer % blocks, lane % outer, lane // (outer * blocks) * per_lane + element
 
 
-def mfma_byte_input(outer: int, k: int, element: Index, lane: Index) -> tuple[Index, Index, Index]:
-    """The 8-bit operands of f8f6f4: 16 elements from the first half of k, then 16 from the second.
+def mfma_halved_input(outer: int, k: int, element: Index, lane: Index) -> tuple[Index, Index, Index]:
+    """The first half of a lane's elements from the first half of k, the others from the second.
 
-    CK's test/mx_mfma_op/mx_mfma_op.hpp and AMD's blog "Matrix Core Programming on CDNA 3 and CDNA 4", section 5.4.
-    Narrower operands have 32 neighbours along k in a lane, like any MFMA (same sources).
+    8-bit operands of f8f6f4 are so: CK's test/mx_mfma_op/mx_mfma_op.hpp and AMD's blog "Matrix Core Programming on
+    CDNA 3 and CDNA 4", section 5.4. Narrower operands have 32 neighbours along k in a lane, like any MFMA (same
+    sources). So is B of the sparse instructions that only CDNA 4 has: CK Tile's sparse_gfx9.hpp of 2026-06.
     """
-    return lane * 0, lane % outer, element // 16 * (k // 2) + lane // outer * 16 + element % 16
+    half = outer * k // 64 // 2
+    return lane * 0, lane % outer, element // half * (k // 2) + lane // outer * half + element % half
 
 
 def mfma_output(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
@@ -78,7 +80,8 @@ def wmma12_input(k: int, element: Index, lane: Index) -> tuple[Index, Index, Ind
     """RDNA 4, wave32: half of k in each half of the lanes.
 
     CK Tile's warp_gemm_attribute_wmma_impl_base_traits.hpp, for k = 16. For iu4 with k = 32 the order along k is an
-    assumption that does not affect results, because A and B always have the same order.
+    assumption that does not affect results, because A and B always have the same order. The same holds for 16-bit
+    operands with k = 32 of sparse instructions: AMD's matrix instruction calculator has another order.
     """
     return lane * 0, lane % 16, lane // 16 * (k // 2) + element
 
@@ -91,13 +94,19 @@ def wmma12_output(element: Index, lane: Index) -> tuple[Index, Index, Index]:
 def find_input(shape: MatrixShape, operand: str, element: Index, lane: Index) -> tuple[Index, Index, Index]:
     """Return block, row (of A) or column (of B), and k of an element of operand "a" or "b"."""
     outer, kind = (shape.m, shape.a) if operand == "a" else (shape.n, shape.b)
+    k = shape.count_along_k(operand)
     if shape.layout == "wmma11":
         return wmma11_input(element, lane)
     if shape.layout == "wmma12":
-        return wmma12_input(shape.k, element, lane)
-    if shape.layout == "f8f6f4" and BITS[kind] == 8:
-        return mfma_byte_input(outer, shape.k, element, lane)
-    return mfma_input(outer, shape.k, shape.blocks, element, lane)
+        return wmma12_input(k, element, lane)
+    if (shape.layout == "f8f6f4" and BITS[kind] == 8) or (operand == "b" and has_double_k(shape)):
+        return mfma_halved_input(outer, k, element, lane)
+    return mfma_input(outer, k, shape.blocks, element, lane)
+
+
+def has_double_k(shape: MatrixShape) -> bool:
+    """Whether the shape is that of a sparse instruction that only CDNA 4 has: four registers of A."""
+    return shape.sparse and shape.layout == "mfma" and shape.count_registers("a") == 4
 
 
 def find_output(shape: MatrixShape, element: Index, lane: Index) -> tuple[Index, Index, Index]:
@@ -195,7 +204,7 @@ def find_input_positions(shape: MatrixShape, operand: str) -> Positions:
     lanes = 16 if shape.layout == "wmma11" else shape.lanes  # the other half of the wave repeats them
     element, lane = _make_grid(shape.count_elements(operand), lanes)
     block, row, k = find_input(shape, operand, element, lane)
-    positions = np.empty((shape.blocks, shape.k, outer), dtype=np.intp)
+    positions = np.empty((shape.blocks, shape.count_along_k(operand), outer), dtype=np.intp)
     positions[block, k, row] = np.arange(element.size)
     return positions
 
@@ -205,10 +214,12 @@ def arrange_inputs(shape: MatrixShape) -> tuple[Arrangement, Arrangement]:
     """Arrange A as [block, k, row] and B as [block, k, column], with k in the order of A's registers.
 
     No sum depends on the order along k as long as both have the same, and this order makes A a view. Scales belong to
-    neighbours along k, so with scales k stays in order.
+    neighbours along k, so with scales k stays in order. So it does if A is sparse: its elements are fewer than B's.
     """
     a, b = find_input_positions(shape, "a"), find_input_positions(shape, "b")
-    order = np.arange(shape.k) if shape.scaled else np.argsort(a[0, :, 0])
+    if shape.scaled or shape.sparse:
+        return arrange(a), arrange(b)
+    order = np.argsort(a[0, :, 0])
     return arrange(a[:, order]), arrange(b[:, order])
 
 

@@ -39,6 +39,7 @@ class MatrixShape:
     patterns: bool = False  # blgp chooses among lanes of B
     negates: bool = False  # neg negates A, B and C
     scaled: bool = False  # two more operands hold scales
+    sparse: bool = False  # A has two of each four neighbours along k, and an operand has their places
 
     @property
     def flops(self) -> int:
@@ -49,6 +50,10 @@ class MatrixShape:
         """Lanes of a wave that the instruction requires."""
         return 32 if self.layout in ("wmma11", "wmma12") else 64
 
+    def count_along_k(self, operand: str) -> int:
+        """Return the number of elements of a row of "a" or a column of "b"."""
+        return self.k // 2 if self.sparse and operand == "a" else self.k
+
     def count_elements(self, operand: str) -> int:
         """Return the number of elements of "a", "b" or "d" that a lane holds."""
         if operand == "d":
@@ -56,7 +61,7 @@ class MatrixShape:
         outer = self.m if operand == "a" else self.n
         # RDNA 3 needs A and B twice, in both halves of the wave.
         copies = 2 if self.layout == "wmma11" else 1
-        return outer * self.k * self.blocks * copies // self.lanes
+        return outer * self.count_along_k(operand) * self.blocks * copies // self.lanes
 
     def count_registers(self, operand: str) -> int:
         """Return the number of registers of "a", "b" or "d" (also C)."""

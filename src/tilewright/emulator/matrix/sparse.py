@@ -2,28 +2,29 @@
 
 CDNA 3 and 4 call them SMFMAC, RDNA 4 calls them SWMMAC. A holds the two, and a register holds their places: two bits
 for each element of A, in the lane of that element. Other elements of B are not read, so that their infinities and NaNs
-have no effect. Only NumPy runs them.
+have no effect.
 
 Sources: AMD's matrix instruction calculator (CDNA 3, RDNA 4); LLVM's description of amdgpu.sparse_mfma for the choice
-among sets of places; CK Tile's sparse_gfx9.hpp of 2026-06 for the instructions that only CDNA 4 has. In these, which
-have twice the k, a lane's elements of B are from both halves of k.
+among sets of places; CK Tile's sparse_gfx9.hpp of 2026-06 for the instructions that only CDNA 4 has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.emulator.code import LoadedCode
-from tilewright.emulator.formats import U32, unpack
+from tilewright.emulator.formats import U32
 from tilewright.emulator.group import Step, WaveGroup
 from tilewright.emulator.instruction import Instruction
-from tilewright.emulator.matrix.arithmetic import choose_format, make_accumulator
+from tilewright.emulator.matrix.arithmetic import is_flushing, make_accumulator, make_inputs
+from tilewright.emulator.matrix.layout import arrange_inputs, has_double_k
 from tilewright.emulator.matrix.modifiers import MatrixModifiers, check_known, get_number, read_signs
-from tilewright.emulator.matrix.shapes import BITS, MatrixShape
+from tilewright.emulator.matrix.shapes import BITS, MatrixShape, list_shapes
 
 PREFIXES = ("v_smfmac_", "v_swmmac_")
 _CBSZ, _ABID = 8, 16  # values that the encoding has
@@ -46,7 +47,8 @@ def _list_smfmac(bits: int) -> Iterator[tuple[str, MatrixShape]]:
     for result, name, a, b in kinds:
         for size in (16, 32):
             k = 2 * bits // BITS[a] * 64 // size
-            yield f"v_smfmac_{result}_{size}x{size}x{k}_{name}", MatrixShape(result, size, size, k, a, b)
+            shape = MatrixShape(result, size, size, k, a, b, sparse=True)
+            yield f"v_smfmac_{result}_{size}x{size}x{k}_{name}", shape
 
 
 def _list_swmmac() -> Iterator[tuple[str, MatrixShape]]:
@@ -54,51 +56,63 @@ def _list_swmmac() -> Iterator[tuple[str, MatrixShape]]:
     kinds += [("i32", "iu8", 32), ("i32", "iu4", 32), ("i32", "iu4", 64), *(("f32", f"{a}_{b}", 32) for a, b in _PAIRS)]
     for result, name, k in kinds:
         a, _, b = name.partition("_")
-        shape = MatrixShape(result, 16, 16, k, a, b or a, layout="wmma12")
+        shape = MatrixShape(result, 16, 16, k, a, b or a, layout="wmma12", sparse=True)
         yield f"v_swmmac_{result}_16x16x{k}_{name}", shape
 
 
-def translate_sparse(instruction: Instruction, code: LoadedCode) -> Step:
-    """Return the step of a sparse matrix instruction."""
+def find_any_shape(name: str, family: str) -> MatrixShape | None:
+    """Return the shape of a matrix instruction, dense or sparse; None if the GPU family does not have it."""
+    return list_shapes(family).get(name) or list_sparse_shapes(family).get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseForm:
+    """A sparse matrix instruction: its shape, modifiers and registers, and the first bit of its places."""
+
+    shape: MatrixShape
+    modifiers: MatrixModifiers
+    to: slice
+    left: slice
+    right: slice
+    places: slice
+    first_bit: int
+
+
+def read_sparse(instruction: Instruction, code: LoadedCode) -> SparseForm:
+    """Read a sparse matrix instruction. Raises for a form that is not known."""
     shape = list_sparse_shapes(code.arch.family).get(instruction.mnemonic)
     if shape is None:
         raise code.unknown(f"the matrix instruction {instruction.mnemonic}", instruction)
     if shape.lanes != code.lanes:
         raise code.unknown(f"{instruction.mnemonic} with {code.lanes} lanes", instruction)
-    to, left, right, places = _find_registers(shape, instruction, code)
+    registers = _find_registers(shape, instruction, code)
     modifiers, first_bit = _read_modifiers(shape, instruction, code)
-    a_format = choose_format(shape.a, modifiers.a_signed, code.arch)
-    b_format = choose_format(shape.b, modifiers.b_signed, code.arch)
-    halves = 2 if _has_double_k(shape) else 1
-    add = make_accumulator(shape, modifiers, flush=False)
+    return SparseForm(shape, modifiers, *registers, first_bit)
+
+
+def translate_sparse(instruction: Instruction, code: LoadedCode) -> Step:
+    """Return the step of a sparse matrix instruction."""
+    form = read_sparse(instruction, code)
+    left, right = make_inputs(form.shape, form.modifiers, code.arch)
+    add = make_accumulator(form.shape, form.modifiers, is_flushing(form.shape, code.arch))
 
     def execute(group: WaveGroup) -> None:
         registers = group.vgprs
-        a = _arrange(unpack(registers[left], a_format, False), shape.m).swapaxes(1, 2)
-        b = _arrange(unpack(registers[right], b_format, False), shape.n, halves)
-        k = _find_places(registers[places][0], shape, first_bit)
+        a = left.to_matrices(registers[form.left])[:, 0].swapaxes(1, 2)
+        b = right.to_matrices(registers[form.right])[:, 0]
+        k = _find_places(registers[form.places][0], form)
         waves = np.arange(group.waves)[:, None, None]
         # For each row of A: the elements of B at its places, [waves, row, element of A, column].
         product = np.matmul(a[:, :, None, :], b[waves, k])
-        add(product.reshape(group.waves, -1), registers[to], registers[to])
-        group.batch.counters.matrix_flops += shape.flops * group.waves
+        add(product.reshape(group.waves, -1), registers[form.to], registers[form.to])
+        group.batch.counters.matrix_flops += form.shape.flops * group.waves
 
     return execute
 
 
-def _count_elements(shape: MatrixShape) -> int:
-    """Return the number of elements of A in a lane."""
-    return shape.count_elements("a") // 2
-
-
-def _has_double_k(shape: MatrixShape) -> bool:
-    """Whether the instruction is one of those that only CDNA 4 has."""
-    return shape.layout == "mfma" and _count_elements(shape) * BITS[shape.a] == 128
-
-
 def _find_registers(shape: MatrixShape, instruction: Instruction, code: LoadedCode) -> list[slice]:
     """Return the registers of D, A, B and the places."""
-    counts = (shape.count_registers("d"), shape.count_registers("a") // 2, shape.count_registers("b"), 1)
+    counts = (*(shape.count_registers(operand) for operand in ("d", "a", "b")), 1)
     if len(instruction.operands) != len(counts):
         raise code.unknown(f"{instruction.mnemonic} with {len(instruction.operands)} operands", instruction)
     found = []
@@ -116,12 +130,12 @@ def _read_modifiers(shape: MatrixShape, instruction: Instruction, code: LoadedCo
 
     SMFMAC: abid chooses the set if cbsz is 0, else it is the first one. SWMMAC: index_key chooses it.
     """
-    bits = 2 * _count_elements(shape)
+    bits = 2 * shape.count_elements("a")
     if shape.layout == "mfma":
         check_known({"cbsz", "abid"}, instruction, code)
         cbsz = get_number(instruction, code, "cbsz", _CBSZ)
         # How abid chooses among the two sets of 16 bits on CDNA 4 is not known here.
-        sets = 1 if _has_double_k(shape) else 32 // bits
+        sets = 1 if has_double_k(shape) else 32 // bits
         abid = get_number(instruction, code, "abid", _ABID if cbsz else sets)
         return MatrixModifiers(), 0 if cbsz else bits * abid
     integer = shape.result == "i32"
@@ -131,19 +145,10 @@ def _read_modifiers(shape: MatrixShape, instruction: Instruction, code: LoadedCo
     return read_signs(instruction, code) if integer else MatrixModifiers(), bits * key
 
 
-def _arrange(values: NDArray[np.generic], outer: int, halves: int = 1) -> NDArray[np.generic]:
-    """Convert [waves, element, lane] to [waves, k, row or column].
-
-    Neighbours along k are in a lane. With two halves, each half of a lane's elements is from that half of k. RDNA 4 has
-    another order of k for 16-bit types, which is the same for A and B and has no effect.
-    """
-    waves, elements, lanes = values.shape
-    parts = values.reshape(waves, halves, elements // halves, lanes // outer, outer).swapaxes(2, 3)
-    return parts.reshape(waves, -1, outer)
-
-
-def _find_places(words: U32, shape: MatrixShape, first_bit: int) -> NDArray[np.intp]:
+def _find_places(words: U32, form: SparseForm) -> NDArray[np.intp]:
     """Return k of each element of A, [waves, row, element]: its place among the four that it and another stand for."""
-    shifts = np.uint32(first_bit) + np.uint32(2) * np.arange(_count_elements(shape), dtype=np.uint32)
-    places = _arrange(words[:, None, :] >> shifts[:, None] & np.uint32(3), shape.m).swapaxes(1, 2)
-    return np.arange(shape.k // 2) // 2 * 4 + places.astype(np.intp)
+    elements = form.shape.count_elements("a")
+    shifts = np.uint32(form.first_bit) + np.uint32(2) * np.arange(elements, dtype=np.uint32)
+    codes = words[:, None, :] >> shifts[:, None] & np.uint32(3)
+    places = arrange_inputs(form.shape)[0].to_matrices(codes.reshape(len(codes), -1))[:, 0].swapaxes(1, 2)
+    return np.arange(form.shape.count_along_k("a")) // 2 * 4 + places.astype(np.intp)

@@ -36,12 +36,17 @@ static int run_count_below(Wave *w, const Instruction *i) {
     return finish_32(w, i, out, BITS_32);
 }
 
+/* Exchange two registers, or halves of them: maybe those of one register. */
 static int run_swap(Wave *w, const Instruction *i) {
-    uint32_t one[LANES], other[LANES];
-    memcpy(one, w->v[i->out.index], sizeof one);
-    memcpy(other, w->v[i->in[0].index], sizeof other);
-    write_lanes(w, i->out.index, other, exec_of(w));
-    write_lanes(w, i->in[0].index, one, exec_of(w));
+    uint64_t exec = exec_of(w);
+    uint32_t *one = w->v[i->out.index], *other = w->v[i->in[0].index];
+    int to = i->out.shift, from = i->in[0].shift;
+    uint32_t bits = i->out.width == 32 ? ~0u : 0xffff;
+    for (int l = 0; l < LANES; l++) {
+        uint32_t changed = exec >> l & 1 ? (one[l] >> to ^ other[l] >> from) & bits : 0;
+        one[l] ^= changed << to;
+        other[l] ^= changed << from;
+    }
     return NEXT;
 }
 

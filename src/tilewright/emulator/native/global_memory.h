@@ -48,6 +48,10 @@ static int run_global_load(Wave *w, const Instruction *i) {
         return STOPPED;
     count_memory(w, READ, address, i->size, mask);
     check_access(w, READS, address, i->size, mask, NULL);
+    if (loads_directly(w, i)) {
+        load_lanes((uint8_t *const *)address, i->size, mask, &w->v[i->out.index]);
+        return NEXT;
+    }
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);

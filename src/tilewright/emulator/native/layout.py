@@ -81,7 +81,9 @@ class MatrixRun(c.Structure):
 class MatrixRecord(c.Structure):
     _fields_ = (
         *((name, c.c_uint32) for name in ("m", "n", "k", "blocks", "a_kind", "b_kind", "c_kind")),
-        *((name, c.c_uint32) for name in ("a_count", "b_count", "c_count", "high")),
+        *((name, c.c_uint32) for name in ("a_count", "b_count", "c_count", "high", "clamp")),
+        *((name, c.c_uint32) for name in ("a_sign", "b_sign", "c_sign", "b_moved")),
+        ("b_lanes", c.c_uint8 * LANES),
         *((name, MatrixRun * MOST_RUNS) for name in ("a", "b", "c")),
         ("a_values", c.c_float * 256),
         ("b_values", c.c_float * 256),
@@ -213,7 +215,7 @@ class LoweringTables:
     first_spare: int  # vector registers from here on belong to the engine
     permutations: list[Permutation] = field(default_factory=list)
     matrices: list[MatrixRecord] = field(default_factory=list)
-    matrix_numbers: dict[Any, int | None] = field(default_factory=dict)  # indices in `matrices` by form
+    matrix_numbers: dict[Any, int] = field(default_factory=dict)  # indices in `matrices` by form
     parts: list[InstructionRecord] = field(default_factory=list)
 
 

@@ -13,7 +13,7 @@ from tilewright.emulator.code_place import CodePlace
 from tilewright.emulator.faults import CodeFault, Fault
 from tilewright.emulator.indexed_registers import can_index
 from tilewright.emulator.instruction import Instruction
-from tilewright.emulator.matrix.shapes import list_shapes
+from tilewright.emulator.matrix.sparse import find_any_shape
 from tilewright.emulator.native.handlers import NUMBERS
 from tilewright.emulator.native.layout import (
     NO_INSTRUCTION,
@@ -193,5 +193,5 @@ def _group_classes(instructions: Sequence[Instruction]) -> dict[str, array[int]]
 
 
 def _count_flops(instruction: Instruction, code: LoadedCode) -> int:
-    shape = list_shapes(code.arch.family).get(instruction.mnemonic)
+    shape = find_any_shape(instruction.mnemonic, code.arch.family)
     return shape.flops if shape is not None else 0

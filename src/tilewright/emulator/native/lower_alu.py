@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -221,6 +222,17 @@ def _lower_swap(site: InstructionContext, operands: tuple[Operand, ...], _: Lowe
     return make_record("swap", first, [second])
 
 
+def _lower_half_swap(site: InstructionContext, operands: tuple[Operand, ...], _: LoweringTables) -> InstructionRecord:
+    site.check_modifiers()
+    first, second = (
+        layout.make_operand(
+            layout.VECTOR, _get_vector(site, replace(operand, half="")), shift=16 * (operand.half == "h"), width=16
+        )
+        for operand in operands
+    )
+    return make_record("swap", first, [second])
+
+
 def _get_vector(site: InstructionContext, operand: Operand) -> int:
     if operand.kind not in ("v", "a") or operand.count != 1 or operand.negated or operand.absolute or operand.half:
         raise site.unknown(f"an operand of {site.instruction.mnemonic}")
@@ -298,6 +310,7 @@ _CROSS_LANE: dict[str, Callable[[InstructionContext, tuple[Operand, ...], Loweri
     "v_mbcnt_lo_u32_b32": _lower_count_below,
     "v_mbcnt_hi_u32_b32": _lower_count_below,
     "v_swap_b32": _lower_swap,
+    "v_swap_b16": _lower_half_swap,
     "v_permlane16_swap_b32": _lower_row_swap,
     "v_permlane32_swap_b32": _lower_row_swap,
     "v_permlane64_b32": _lower_half_exchange,

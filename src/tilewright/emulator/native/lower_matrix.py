@@ -9,11 +9,19 @@ from tilewright.emulator import matrix
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.formats import find_format, make_value_table
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.matrix.layout import broadcast_block, find_input, find_output
+from tilewright.emulator.matrix.layout import broadcast_block, find_input, find_output, pattern_lane
 from tilewright.emulator.matrix.modifiers import MatrixModifiers, choose_formats, read_modifiers
 from tilewright.emulator.matrix.shapes import MatrixShape, list_shapes
+from tilewright.emulator.matrix.sparse import PREFIXES, read_sparse
 from tilewright.emulator.native import layout
-from tilewright.emulator.native.layout import MOST_RUNS, InstructionRecord, LoweringTables, MatrixRecord, make_record
+from tilewright.emulator.native.layout import (
+    LANES,
+    MOST_RUNS,
+    InstructionRecord,
+    LoweringTables,
+    MatrixRecord,
+    make_record,
+)
 
 # In the order of the kinds in matrix.h.
 _KINDS = (
@@ -21,24 +29,19 @@ _KINDS = (
     "fp6", "bf6", "fp4", "xf32",
 )  # fmt: skip
 _SMALL = ("fp8", "bf8", "fp6", "bf6", "fp4")
-_WIDTHS = {
-    "matrix_float": (32, 16, 4), "matrix_scaled": (32, 16), "matrix_int": (32, 16, 4), "matrix_double": (16, 4),
-}  # fmt: skip
 _Runs = list[tuple[int, int]]
 
 
 def lower_matrix(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord | None:
-    """Return the record of a matrix instruction; None for others and for those that only NumPy supports."""
+    """Return the record of a matrix instruction; None for others."""
+    if instruction.mnemonic.startswith(PREFIXES):
+        return _lower_sparse(instruction, code, tables)
     if not instruction.mnemonic.startswith(("v_mfma_", "v_wmma_")):
         return None
     matrix.translate(instruction, code)  # raises for unknown forms
     shape = choose_formats(list_shapes(code.arch.family)[instruction.mnemonic], instruction, code)
     modifiers = read_modifiers(shape, instruction, code)
-    if not _is_plain(modifiers):
-        return None
     number = _find_matrix_index(shape, modifiers, code, tables)
-    if number is None:
-        return None
     registers = [layout.make_vector(code.get_register(operand)) for operand in instruction.operands[:3]]
     sources = [*registers[1:], _make_addend(instruction.operands[3], shape, code)]
     if not shape.scaled:
@@ -51,27 +54,27 @@ def lower_matrix(instruction: Instruction, code: LoadedCode, tables: LoweringTab
     return made
 
 
+def _lower_sparse(instruction: Instruction, code: LoadedCode, tables: LoweringTables) -> InstructionRecord:
+    form = read_sparse(instruction, code)  # raises for unknown forms
+    number = _find_matrix_index(form.shape, form.modifiers, code, tables)
+    to, left, right, places = (layout.make_vector(each.start) for each in (form.to, form.left, form.right, form.places))
+    places.shift = form.first_bit
+    return make_record(_choose_handler(form.shape), to, [left, right, to, places], target=number)
+
+
 def _make_scale(operand: Operand, code: LoadedCode) -> layout.OperandRecord:
     if operand.kind == "const":
         return layout.make_constant(matrix.encode_scale(operand))
     return layout.make_vector(code.get_register(operand))
 
 
-def _find_matrix_index(
-    shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCode, tables: LoweringTables
-) -> int | None:
-    """Return the index of the side table, which instructions of one form share; None if only NumPy supports it."""
+def _find_matrix_index(shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCode, tables: LoweringTables) -> int:
+    """Return the index of the side table, which instructions of one form share."""
     key = (shape, modifiers)
     if key not in tables.matrix_numbers:
-        made = _make_matrix(shape, modifiers, code)
-        tables.matrix_numbers[key] = None if made is None else len(tables.matrices)
-        tables.matrices += [] if made is None else [made]
+        tables.matrix_numbers[key] = len(tables.matrices)
+        tables.matrices.append(_make_matrix(shape, modifiers, code))
     return tables.matrix_numbers[key]
-
-
-def _is_plain(modifiers: MatrixModifiers) -> bool:
-    changed = modifiers.a_negated + modifiers.b_negated
-    return not (any(changed) or modifiers.c_negated or modifiers.c_absolute or modifiers.clamp or modifiers.blgp)
 
 
 def _choose_handler(shape: MatrixShape) -> str:
@@ -90,38 +93,45 @@ def _make_addend(operand: Operand, shape: MatrixShape, code: LoadedCode) -> layo
     return layout.make_constant(value if shape.result == "f64" else value & 0xFFFFFFFF)
 
 
-def _find_kind(name: str, signed: bool) -> int | None:
+def _find_kind(name: str, signed: bool) -> int:
     if name in ("iu8", "iu4"):
         name = f"{'i' if signed else 'u'}{name[2:]}"
-    return _KINDS.index(name) if name in _KINDS else None
+    return _KINDS.index(name)
 
 
-def _make_matrix(shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCode) -> MatrixRecord | None:
+def _make_matrix(shape: MatrixShape, modifiers: MatrixModifiers, code: LoadedCode) -> MatrixRecord:
     a, b = _find_kind(shape.a, modifiers.a_signed), _find_kind(shape.b, modifiers.b_signed)
     half = shape.layout == "wmma11" and shape.result in ("f16", "bf16")
     c = _find_kind(f"{shape.result} half" if half else shape.result, True)
-    runs = _find_all_runs(shape, modifiers)
-    if a is None or b is None or c is None or runs is None or shape.n not in _WIDTHS[_choose_handler(shape)]:
-        return None
-    made = MatrixRecord(shape.m, shape.n, shape.k, shape.blocks, a, b, c)
+    made = MatrixRecord(shape.m, shape.n, shape.count_along_k("a"), shape.blocks, a, b, c)
     made.a_count, made.b_count, made.c_count = (shape.count_elements(operand) for operand in ("a", "b", "d"))
-    made.high = int(modifiers.high)
-    for name, found in zip("abc", runs, strict=True):
+    for name, found in zip("abc", _find_all_runs(shape, modifiers), strict=True):
         for to, (element, lane) in zip(getattr(made, name), found, strict=False):
             to.element, to.lane = element, lane
     for values, name in ((made.a_values, shape.a), (made.b_values, shape.b)):
         if name in _SMALL:
             table = make_value_table(find_format(name, code.arch).name)
             values[: len(table)] = [float(value) for value in table]
+    _set_modifiers(made, modifiers)
     return made
 
 
-def _find_all_runs(shape: MatrixShape, modifiers: MatrixModifiers) -> tuple[_Runs, _Runs, _Runs] | None:
+def _set_modifiers(made: MatrixRecord, modifiers: MatrixModifiers) -> None:
+    made.high, made.clamp = int(modifiers.high), int(modifiers.clamp)
+    made.a_sign, made.b_sign = (
+        even | odd << 1 for even, odd in (map(int, modifiers.a_negated), map(int, modifiers.b_negated))
+    )
+    made.c_sign = 3 * modifiers.c_negated | 4 * modifiers.c_absolute
+    made.b_moved = int(modifiers.blgp != 0)
+    made.b_lanes[:] = pattern_lane(modifiers.blgp, np.arange(LANES)).tolist()
+
+
+def _find_all_runs(shape: MatrixShape, modifiers: MatrixModifiers) -> tuple[_Runs, _Runs, _Runs]:
     """Find the rows of A (for each block and k), and the columns of B (likewise) and of C (for each row)."""
     lanes = np.arange(shape.lanes)
     found: list[_Runs] = []
     for operand, outer in (("a", shape.m), ("b", shape.n), ("c", shape.n)):
-        lines = shape.m if operand == "c" else shape.k
+        lines = shape.m if operand == "c" else shape.count_along_k(operand)
         places: NDArray[np.int64] = np.full((shape.blocks, lines, outer, 2), -1)
         for element in range(shape.count_elements("d" if operand == "c" else operand)):
             number = np.full_like(lanes, element)
@@ -133,17 +143,14 @@ def _find_all_runs(shape: MatrixShape, modifiers: MatrixModifiers) -> tuple[_Run
             places[block[::-1], line[::-1], place[::-1]] = np.stack([number, lanes], axis=-1)[::-1]
         if operand == "a" and modifiers.cbsz:
             places = places[broadcast_block(modifiers.cbsz, modifiers.abid, np.arange(shape.blocks))]
-        runs = _find_runs(places.reshape(-1, outer, 2))
-        if runs is None:
-            return None
-        found.append(runs)
+        found.append(_find_runs(places.reshape(-1, outer, 2)))
     return found[0], found[1], found[2]
 
 
-def _find_runs(places: NDArray[np.int64]) -> _Runs | None:
-    """Return element and first lane of each line; None if a line is not in neighbouring lanes of one element."""
+def _find_runs(places: NDArray[np.int64]) -> _Runs:
+    """Return element and first lane of each line."""
     neighbours = np.arange(places.shape[1])
     element, lane = places[:, :1, 0], places[:, :1, 1]
     if (places[..., 0] != element).any() or (places[..., 1] != lane + neighbours).any() or len(places) > MOST_RUNS:
-        return None
+        raise AssertionError("a line of a matrix that is not in neighbouring lanes of one element")
     return [(int(line[0, 0]), int(line[0, 1])) for line in places]

@@ -4,7 +4,9 @@
  * addition rounds once to f32; the GPU's own order is not documented. Exec is ignored, as by the GPU.
  *
  * Every layout of A, B and C keeps neighbouring rows (A) or columns (B, C) in neighbouring lanes of one element. So a
- * layout is a list of runs: which element, and the first lane. */
+ * layout is a list of runs: which element, and the first lane.
+ *
+ * A sparse A has two of each four neighbours along k, and a fourth operand says which: see sparse.py. */
 #pragma once
 #include "wave.h"
 #include "functions.h"
@@ -14,15 +16,19 @@ enum { AS_F32, AS_F16, AS_BF16, AS_FP8, AS_BF8, AS_I8, AS_U8, AS_I4, AS_U4, AS_I
        AS_FP6, AS_BF6, AS_FP4, AS_XF32 };
 static const uint8_t BITS_OF[] = {32, 16, 16, 8, 8, 8, 8, 4, 4, 32, 64, 32, 32, 6, 6, 4, 32};
 
-enum { MOST_RUNS = 256, MOST_ELEMENTS = 64 };
+enum { MOST_RUNS = 256, MOST_ELEMENTS = 64, MOST_ROWS = 32, MOST_PLACES = 64 };
 
 typedef struct { uint8_t element, lane; } Run;
 
 typedef struct {
-    uint32_t m, n, k, blocks;
+    uint32_t m, n, k, blocks;           /* k: elements of a row of A; B has twice as many if A is sparse */
     uint32_t a_kind, b_kind, c_kind;
     uint32_t a_count, b_count, c_count; /* elements per lane */
     uint32_t high;                      /* elements of half a register are in the upper halves */
+    uint32_t clamp;                     /* sums of integers stop at their limits */
+    uint32_t a_sign, b_sign, c_sign;    /* see CHANGE_SIGNS */
+    uint32_t b_moved;                   /* lanes take their elements of B from b_lanes */
+    uint8_t b_lanes[LANES];
     Run a[MOST_RUNS];                   /* [block][k] */
     Run b[MOST_RUNS];                   /* [block][k] */
     Run c[MOST_RUNS];                   /* [block][row] */
@@ -32,6 +38,7 @@ typedef struct {
 typedef float Lanes32[LANES];
 typedef int32_t LanesInt[LANES];
 typedef double Lanes64[LANES];
+typedef uint8_t Places[MOST_PLACES]; /* of a row of a sparse A: k of each element */
 
 HOT uint32_t without_subnormal(uint32_t bits, uint32_t exponent, uint32_t sign) {
     return bits & exponent ? bits : bits & sign;
@@ -100,6 +107,29 @@ static void decode_int(Wave *w, const Instruction *i, const Operand *o, uint32_t
     }
 }
 
+/* Bits 0 and 1 of `change` negate elements with even and with odd index; bit 2 takes the absolute value first. */
+#define CHANGE_SIGNS(name, type) \
+    static void name(type (*values)[LANES], uint32_t count, uint32_t change) { \
+        for (uint32_t e = 0; change && e < count; e++) \
+            for (int l = 0; l < LANES; l++) { \
+                type value = values[e][l]; \
+                value = change & 4 ? __builtin_elementwise_abs(value) : value; \
+                values[e][l] = change >> e % 2 & 1 ? -value : value; \
+            } \
+    }
+CHANGE_SIGNS(change_signs, float)
+CHANGE_SIGNS(change_signs_f64, double)
+
+/* Move the decoded elements of B between lanes. */
+static void move_lanes(const Matrix *x, uint32_t (*values)[LANES]) {
+    for (uint32_t e = 0; x->b_moved && e < x->b_count; e++) {
+        uint32_t moved[LANES];
+        for (int l = 0; l < LANES; l++)
+            moved[l] = values[e][x->b_lanes[l]];
+        memcpy(values[e], moved, sizeof moved);
+    }
+}
+
 static void flush_f32(Lanes32 *values, uint32_t count) {
     for (uint32_t e = 0; e < count; e++)
         for (int l = 0; l < LANES; l++) {
@@ -126,39 +156,62 @@ static void encode(Wave *w, const Instruction *i, const Matrix *x, const Lanes32
     }
 }
 
-/* D = A · B + C for one block, row by row: rows of C and D are `width` numbers in neighbouring lanes. */
-#define MULTIPLY(name, type, width, mul_add) \
+/* The places of a sparse A: two bits for each element, in its lane of a register, from bit `shift` on. NULL: A is dense. */
+static const Places *find_places(const Wave *w, const Instruction *i, const Matrix *x, Places *room) {
+    const Operand *o = &i->in[3];
+    if (o->kind != VECTOR)
+        return NULL;
+    for (uint32_t row = 0; row < x->m; row++)
+        for (uint32_t k = 0; k < x->k; k++) {
+            Run run = x->a[k];
+            room[row][k] = (uint8_t)(k / 2 * 4 + (w->v[o->index][run.lane + row] >> (o->shift + 2 * run.element) & 3));
+        }
+    return (const Places *)room;
+}
+
+/* D = A · B + C for one block, row by row: rows of C and D are `width` numbers in neighbouring lanes. `at` is where B's
+ * row is for element k of row + j of A. */
+#define MULTIPLY(name, type, width, mul_add, total, at) \
     static void name(const Matrix *x, uint32_t block, const type (*a)[LANES], const type (*b)[LANES], \
-                     const type (*c)[LANES], type (*d)[LANES]) { \
+                     const type (*c)[LANES], type (*d)[LANES], const Places *places) { \
+        (void)places; \
         typedef type Row __attribute__((vector_size(width * sizeof(type)), aligned(sizeof(type)))); \
         const Run *ra = &x->a[block * x->k], *rb = &x->b[block * x->k], *rc = &x->c[block * x->m]; \
         for (uint32_t row = 0; row < x->m; row += 4) { \
             Row sum[4] = {{0}, {0}, {0}, {0}}; \
             for (uint32_t k = 0; k < x->k; k++) { \
                 const type *left = &a[ra[k].element][ra[k].lane + row]; \
-                Row right = *(const Row *)&b[rb[k].element][rb[k].lane]; \
                 for (int j = 0; j < 4; j++) { \
+                    Row right = *(const Row *)&b[rb[at].element][rb[at].lane]; \
                     Row factor = left[j] - (Row){0}; \
                     sum[j] = mul_add; \
                 } \
             } \
             for (int j = 0; j < 4; j++) { \
                 Run run = rc[row + j]; \
-                *(Row *)&d[run.element][run.lane] = *(const Row *)&c[run.element][run.lane] + sum[j]; \
+                Row addend = *(const Row *)&c[run.element][run.lane]; \
+                *(Row *)&d[run.element][run.lane] = total; \
             } \
         } \
     }
 
 #define FUSED __builtin_elementwise_fma(factor, right, sum[j])
 #define WRAPPING sum[j] + factor * right
-MULTIPLY(multiply_32, float, 32, FUSED)
-MULTIPLY(multiply_16, float, 16, FUSED)
-MULTIPLY(multiply_4, float, 4, FUSED)
-MULTIPLY(multiply_int_32, int32_t, 32, WRAPPING)
-MULTIPLY(multiply_int_16, int32_t, 16, WRAPPING)
-MULTIPLY(multiply_int_4, int32_t, 4, WRAPPING)
-MULTIPLY(multiply_f64_16, double, 16, FUSED)
-MULTIPLY(multiply_f64_4, double, 4, FUSED)
+#define ADDED addend + sum[j]
+#define LIMITED (x->clamp ? __builtin_elementwise_add_sat(addend, sum[j]) : ADDED)
+#define PLACE places[row + j][k]
+MULTIPLY(multiply_32, float, 32, FUSED, ADDED, k)
+MULTIPLY(multiply_16, float, 16, FUSED, ADDED, k)
+MULTIPLY(multiply_4, float, 4, FUSED, ADDED, k)
+MULTIPLY(multiply_sparse_32, float, 32, FUSED, ADDED, PLACE)
+MULTIPLY(multiply_sparse_16, float, 16, FUSED, ADDED, PLACE)
+MULTIPLY(multiply_int_32, int32_t, 32, WRAPPING, LIMITED, k)
+MULTIPLY(multiply_int_16, int32_t, 16, WRAPPING, LIMITED, k)
+MULTIPLY(multiply_int_4, int32_t, 4, WRAPPING, LIMITED, k)
+MULTIPLY(multiply_sparse_int_32, int32_t, 32, WRAPPING, LIMITED, PLACE)
+MULTIPLY(multiply_sparse_int_16, int32_t, 16, WRAPPING, LIMITED, PLACE)
+MULTIPLY(multiply_f64_16, double, 16, FUSED, ADDED, k)
+MULTIPLY(multiply_f64_4, double, 4, FUSED, ADDED, k)
 
 /* RDNA 3 wants A and B twice, in both halves of the wave. */
 static bool halves_agree(const Wave *w, const Instruction *i, const Matrix *x) {
@@ -176,27 +229,34 @@ static int run_matrix_float(Wave *w, const Instruction *i) {
     if (i->detail && !halves_agree(w, i, x))
         return fail(w, HALVES_FAULT, -1, 0, 0);
     _Alignas(64) Lanes32 a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS], d[MOST_ELEMENTS];
+    Places room[MOST_ROWS];
+    const Places *places = find_places(w, i, x, room);
     bool flush = w->worker->launch->matrix_flush && (x->a_kind == AS_F16 || x->a_kind == AS_BF16);
     decode(w, i, &i->in[0], x, x->a_kind, x->a_count, x->a_values, flush, a);
     decode(w, i, &i->in[1], x, x->b_kind, x->b_count, x->b_values, flush, b);
+    change_signs(a, x->a_count, x->a_sign);
+    change_signs(b, x->b_count, x->b_sign);
+    move_lanes(x, (uint32_t(*)[LANES])b);
     const Lanes32 *from = c;
     Lanes32 *to = d;
     int apart = i->in[2].index - i->out.index, count = (int)x->c_count;
     /* C may be read in place unless D overlaps it in other lanes than its own. */
-    bool direct = x->c_kind == AS_F32 && !flush && i->in[2].kind == VECTOR && (!apart || apart >= count || apart <= -count);
+    bool direct = x->c_kind == AS_F32 && !flush && !x->c_sign && i->in[2].kind == VECTOR && (!apart || apart >= count || apart <= -count);
     if (direct)
         from = (const Lanes32 *)&w->v[i->in[2].index];
     else
         decode(w, i, &i->in[2], x, x->c_kind, x->c_count, NULL, flush, c);
     if (flush && x->c_kind == AS_F32)
         flush_f32(c, x->c_count);
+    if (!direct)
+        change_signs(c, x->c_count, x->c_sign);
     if (x->c_kind == AS_F32)
         to = (Lanes32 *)&w->v[i->out.index];
     for (uint32_t block = 0; block < x->blocks; block++)
         switch (x->n) {
-        case 32: multiply_32(x, block, a, b, from, to); break;
-        case 16: multiply_16(x, block, a, b, from, to); break;
-        default: multiply_4(x, block, a, b, from, to);
+        case 32: (places ? multiply_sparse_32 : multiply_32)(x, block, a, b, from, to, places); break;
+        case 16: (places ? multiply_sparse_16 : multiply_16)(x, block, a, b, from, to, places); break;
+        default: multiply_4(x, block, a, b, from, to, NULL);
         }
     if (x->c_kind != AS_F32)
         encode(w, i, x, to, flush);
@@ -250,15 +310,18 @@ static int run_matrix_int(Wave *w, const Instruction *i) {
     if (i->detail && !halves_agree(w, i, x))
         return fail(w, HALVES_FAULT, -1, 0, 0);
     _Alignas(64) LanesInt a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS];
+    Places room[MOST_ROWS];
+    const Places *places = find_places(w, i, x, room);
     decode_int(w, i, &i->in[0], x->a_kind, x->a_count, a);
     decode_int(w, i, &i->in[1], x->b_kind, x->b_count, b);
+    move_lanes(x, (uint32_t(*)[LANES])b);
     decode_int(w, i, &i->in[2], AS_I32, x->c_count, c);
     LanesInt *to = (LanesInt *)&w->v[i->out.index];
     for (uint32_t block = 0; block < x->blocks; block++)
         switch (x->n) {
-        case 32: multiply_int_32(x, block, a, b, c, to); break;
-        case 16: multiply_int_16(x, block, a, b, c, to); break;
-        default: multiply_int_4(x, block, a, b, c, to);
+        case 32: (places ? multiply_sparse_int_32 : multiply_int_32)(x, block, a, b, c, to, places); break;
+        case 16: (places ? multiply_sparse_int_16 : multiply_int_16)(x, block, a, b, c, to, places); break;
+        default: multiply_int_4(x, block, a, b, c, to, NULL);
         }
     return NEXT;
 }
@@ -281,11 +344,14 @@ static int run_matrix_double(Wave *w, const Instruction *i) {
     decode_double(w, i, &i->in[0], x->a_count, a);
     decode_double(w, i, &i->in[1], x->b_count, b);
     decode_double(w, i, &i->in[2], x->c_count, c);
+    change_signs_f64(a, x->a_count, x->a_sign);
+    change_signs_f64(b, x->b_count, x->b_sign);
+    change_signs_f64(c, x->c_count, x->c_sign);
     for (uint32_t block = 0; block < x->blocks; block++)
         if (x->n == 16)
-            multiply_f64_16(x, block, a, b, c, d);
+            multiply_f64_16(x, block, a, b, c, d, NULL);
         else
-            multiply_f64_4(x, block, a, b, c, d);
+            multiply_f64_4(x, block, a, b, c, d, NULL);
     for (uint32_t e = 0; e < x->c_count; e++)
         for (int l = 0; l < LANES; l++) {
             union { double f; uint64_t u; } whole = {d[e][l]};

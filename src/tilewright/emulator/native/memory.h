@@ -53,8 +53,30 @@ static int check_memory(Wave *w, const uint64_t *address, uint32_t size, uint64_
     return lane < 0 ? NEXT : fail(w, MEMORY_FAULT, lane, address[lane], size);
 }
 
-/* Copy an element into lane l of the registers `to`; elements of less than 4 bytes are extended with zeros. */
+/* Whether all lanes are active, of 32 or of 64, and the places of neighbours are `step` bytes apart. */
+static bool are_apart(uint8_t *const *place, uint64_t step, uint64_t mask) {
+    if ((mask != ~0ull && mask != 0xffffffffull) || (uint64_t)(place[1] - place[0]) != step)
+        return false;
+    uint64_t wrong = 0;
+    for (int half = 0; half < LANES && mask >> half; half += 32)
+        for (int l = half; l < half + 32; l++)
+            wrong |= (uint64_t)place[l] - (uint64_t)place[0] - step * (uint64_t)l;
+    return !wrong;
+}
+
+/* Copy an element into lane l of the registers `to`; elements of less than 4 bytes are extended with zeros. Lanes whose
+ * elements follow each other are copied 32 at a time. */
 #define LOAD_LANES(words) \
+    if (are_apart(from, 4 * words, mask)) { \
+        for (int half = 0; half < LANES && mask >> half; half += 32) { \
+            uint32_t t[32][words]; \
+            memcpy(t, from[half], sizeof t); \
+            for (int l = 0; l < 32; l++) \
+                for (int k = 0; k < words; k++) \
+                    to[k][half + l] = t[l][k]; \
+        } \
+        return; \
+    } \
     for (uint64_t left = mask; left; left &= left - 1) { \
         int l = __builtin_ctzll(left); \
         uint32_t t[words]; \
@@ -81,6 +103,16 @@ static void load_lanes(uint8_t *const *from, uint32_t size, uint64_t mask, uint3
 }
 
 #define STORE_LANES(words) \
+    if (are_apart(to, 4 * words, mask)) { \
+        for (int half = 0; half < LANES && mask >> half; half += 32) { \
+            uint32_t t[32][words]; \
+            for (int l = 0; l < 32; l++) \
+                for (int k = 0; k < words; k++) \
+                    t[l][k] = from[k][half + l]; \
+            memcpy(to[half], t, sizeof t); \
+        } \
+        return; \
+    } \
     for (uint64_t left = mask; left; left &= left - 1) { \
         int l = __builtin_ctzll(left); \
         uint32_t t[words]; \
@@ -115,6 +147,11 @@ static void arrive(const Instruction *i, uint32_t (*value)[LANES]) {
             word = (uint32_t)((int32_t)(word << unused) >> unused);
         value[0][l] = i->flags & D16_HIGH ? word << 16 : i->flags & D16 ? word & 0xffff : word;
     }
+}
+
+/* Whether a load may fill its registers directly: nothing is between the memory and them, and no time. */
+HOT bool loads_directly(const Wave *w, const Instruction *i) {
+    return !w->worker->launch->strict && i->size >= 4 && !(i->flags & LDS_DMA);
 }
 
 /* The registers that a store takes: the upper half of one for d16_hi, else as they are. */

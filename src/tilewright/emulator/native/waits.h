@@ -157,8 +157,10 @@ static bool wrote(const Written *written, const Pending *p, uint32_t k) {
 static bool meets(const Written *written, const Pending *p) {
     if (!writes_registers(p))
         return false;
-    for (uint32_t k = 0; k < p->count; k++)
-        if (wrote(written, p, k))
+    int first = p->instruction->out.index, behind = first + (int)p->count;
+    int kind = p->commit == commit_scalars ? SCALAR : VECTOR;
+    for (int j = 0; j < MOST_WRITTEN && written[j].count; j++)
+        if (written[j].kind == kind && written[j].first < behind && first < written[j].first + written[j].count)
             return true;
     return false;
 }

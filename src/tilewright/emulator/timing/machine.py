@@ -8,8 +8,8 @@ from pathlib import Path
 from tilewright.arch.spec import Arch
 from tilewright.base.documents import read_toml
 from tilewright.base.errors import InvalidValueError
-from tilewright.emulator.matrix.shapes import F8F6F4, MatrixShape, list_shapes
-from tilewright.emulator.matrix.sparse import list_sparse_shapes
+from tilewright.emulator.matrix.shapes import F8F6F4, MatrixShape
+from tilewright.emulator.matrix.sparse import find_any_shape
 
 FILE = Path(__file__).with_name("machines.toml")
 # The names of element types in the GPUs' files, and the type whose rate counts for a type without one.
@@ -46,13 +46,13 @@ class TimingMachine:
         compute, peaks = self.arch.compute, self.arch.peak_tflops
         peak = peaks.get(_RATES[shape.a], peaks[_FALLBACK])
         rate = peak * 1e6 / compute.clock_mhz / compute.units / compute.simds_per_unit
-        flops = shape.flops / (2 if name in list_sparse_shapes(self.arch.family) else 1)  # half of A is not stored
+        flops = shape.flops / (2 if shape.sparse else 1)  # half of A is not stored
         return max(round(flops / (rate * self.arch.matrix_share.get(name, 1.0))), self.issue)
 
     def find_shape(self, name: str, cbsz: int) -> MatrixShape:
         """Return the shape of a matrix instruction of this GPU. `cbsz` selects A's format."""
-        family = self.arch.family
-        shape = {**list_shapes(family), **list_sparse_shapes(family)}[name]
+        shape = find_any_shape(name, self.arch.family)
+        assert shape is not None, name  # the emulated device has run it
         return shape.replace_formats(F8F6F4[cbsz], F8F6F4[cbsz]) if shape.a == "f8f6f4" else shape
 
     def count_start_interval(self, waves: int) -> int:
