@@ -18,6 +18,7 @@ import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,8 @@ CHOICES: Mapping[str, tuple[int, ...]] = {
     "memory_bytes": (64, 32),
 }
 LAUNCHES = np.linspace(0.0, 6.0, 13)  # µs
-FACTORS = np.exp(np.linspace(-0.35, 0.35, 29))  # of all clocks
+FACTORS = np.exp(np.linspace(-0.35, 0.7, 43))  # of all clocks
+Values = TypeVar("Values", bound=tuple[float, ...])  # one value of each choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,8 @@ def count_tiles(kernel: Kernel, problem: object) -> tuple[int, int]:
     return -(-rows // block.m) * -(-problem.k // block.n), -(-depth // block.k)  # type: ignore[attr-defined]
 
 
-def estimate_clocks(table: Sequence[UnitClocks], lengths: tuple[int, int], blocks: Floats, steps: Floats) -> Floats:
-    """Return the clocks for problems with these work-groups of a unit and this length, from two lengths of the loop."""
-    short, long = (each.count(blocks) for each in table)
+def interpolate(short: Floats, long: Floats, lengths: tuple[int, int], steps: Floats) -> Floats:
+    """Return the clocks for these k-steps, from those of two lengths of the loop."""
     return short + (steps - lengths[0]) * (long - short) / (lengths[1] - lengths[0])
 
 
@@ -129,8 +130,8 @@ def fit_factors(modelled: Modelled, us: Floats) -> tuple[float, float, float]:
 
 
 def fit(
-    modelled: Mapping[tuple[int, ...], Modelled], us: Floats, chosen: Sequence[int] | NDArray[np.bool_]
-) -> tuple[tuple[int, ...], float, float]:
+    modelled: Mapping[Values, Modelled], us: Floats, chosen: Sequence[int] | NDArray[np.bool_]
+) -> tuple[Values, float, float]:
     """Return the clocks and factors with the smallest median error for some kernels (of the last axis)."""
     found = []
     for values, one in modelled.items():
@@ -207,8 +208,9 @@ def simulate_all(kernels: Sequence[Kernel], problems: Iterable[object]) -> dict[
         tiles, steps = np.array([count_tiles(kernel, problem) for problem in listed], float).T
         blocks = np.ceil(tiles / compute.units)
         for values, table in found.items():
-            units = [simulate_unit(profile, dict(zip(CHOICES, values, strict=True))) for profile in profiles]
-            table.us[:, column] = estimate_clocks(units, STEPS, blocks, steps) / compute.clock_mhz
+            changed = dict(zip(CHOICES, values, strict=True))
+            short, long = (simulate_unit(profile, changed).count(blocks) for profile in profiles)
+            table.us[:, column] = interpolate(short, long, STEPS, steps) / compute.clock_mhz
         print(f"{column + 1}/{len(kernels)} {kernel.slug}", file=sys.stderr)
     return found
 

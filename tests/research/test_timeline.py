@@ -11,9 +11,9 @@ from research.timeline import (
     Modelled,
     UnitClocks,
     count_tiles,
-    estimate_clocks,
     fit,
     fit_factors,
+    interpolate,
     judge,
 )
 from tilewright.ops.grouped_conv import Problem
@@ -29,7 +29,8 @@ def test_clocks_of_work_groups() -> None:
 
 def test_clocks_are_linear_in_steps() -> None:
     short, long = (UnitClocks(2, 100 + 10 * steps, 200 + 15 * steps, 90.0 + 8 * steps) for steps in STEPS)
-    found = estimate_clocks((short, long), STEPS, np.array([1.0, 2.0, 3.0]), np.array([20.0, 20.0, 20.0]))
+    blocks = np.array([1.0, 2.0, 3.0])
+    found = interpolate(short.count(blocks), long.count(blocks), STEPS, np.array([20.0, 20.0, 20.0]))
     assert found == pytest.approx([300, 500, 500 + 250])
 
 
