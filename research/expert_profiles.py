@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from tilewright.arch import load
 from tilewright.arch.occupancy import compute_occupancy
@@ -82,19 +82,19 @@ def _make_arguments(memory: Memory, name: str, depth: int) -> bytes:
     scales = (wide // _GROUP) * (depth // _GROUP) if in_blocks else wide
     written = columns * (1 if in_blocks else 2)  # bytes of a row: fp8 with scales, or bf16
 
-    def place(values: Sequence[int] | np.ndarray | int, kind: type = np.uint8) -> bytes:
-        array = np.zeros(values, kind) if isinstance(values, int) else np.asarray(values, kind)
+    def place(values: ArrayLike, kind: DTypeLike = np.uint8) -> bytes:
+        array = np.asarray(values, kind)
         address = memory.allocate(array.nbytes, name)
         memory.write(address, array.tobytes())
         return address.to_bytes(8, "little")
 
     pointers = (
-        place(2 * tokens * wide),  # results, with room for their scales
-        place(tokens * depth),
-        place(wide * depth),
+        place(np.zeros(2 * tokens * wide)),  # results, with room for their scales
+        place(np.zeros(tokens * depth)),
+        place(np.zeros(wide * depth)),
         place([tokens, tokens], np.uint32),  # rows with padding, and tokens
-        place(tokens * depth // _GROUP if in_blocks else tokens, np.float32),
-        place(scales, np.float32),
+        place(np.zeros(tokens * depth // _GROUP if in_blocks else tokens), np.float32),
+        place(np.zeros(scales), np.float32),
         bytes(8),  # scales for smoothing
         place(np.arange(tokens), np.uint32),  # the token of each row
         place([0] * RECORDED_BLOCKS, np.uint32),  # the expert of each work-group
@@ -102,6 +102,6 @@ def _make_arguments(memory: Memory, name: str, depth: int) -> bytes:
     sizes = (depth, columns, tokens, 1)
     strides = (depth, depth, written, wide * depth, 4 * scales, 4 * columns)
     chosen, split, activation = 1, 0, 0
-    values = (*pointers, *sizes, *strides, chosen, split, activation, place(tokens, np.float32))
+    values = (*pointers, *sizes, *strides, chosen, split, activation, place(np.zeros(tokens), np.float32))
     words = (each if isinstance(each, bytes) else struct.pack("<I", each) for each in values)
     return b"".join(word.ljust(16, b"\0") for word in words)  # each argument is at a multiple of 16 bytes

@@ -119,19 +119,20 @@ def simulate_all(
 
 def count_all(
     data: Candidates, work: Work, arch: Arch, profiles: Mapping[str, Sequence[KernelProfile]]
-) -> dict[tuple[float, ...], Floats]:
+) -> dict[tuple[float, float], Floats]:
     """Return the times of the pairs by instruction counts alone in µs, for each choice of stalls."""
     blocks, idle = np.ceil(work.busy / arch.compute.units), count_idle(work, arch)
-    found = {values: np.empty(len(data.us)) for values in itertools.product(*STALLS.values())}
+    stalls = itertools.product(STALLS["stall"], STALLS["sharpness"])
+    found = {values: np.empty(len(data.us)) for values in stalls}
     for symbol, pair in profiles.items():
         here = data.symbol == symbol
         for values, us in found.items():
-            short, long = (count_issue(profile, *values, blocks[here]) for profile in pair)
+            short, long = (count_issue(profile, blocks[here], *values) for profile in pair)
             us[here] = (interpolate(short, long, DEPTHS, work.depth[here]) + idle[here]) / arch.compute.clock_mhz
     return found
 
 
-def count_issue(profile: KernelProfile, stall: float, sharpness: float, blocks: Floats) -> Floats:
+def count_issue(profile: KernelProfile, blocks: Floats, stall: float, sharpness: float) -> Floats:
     """Return the clocks in which waves issue, longer the fewer work-groups share a unit.
 
     A unit has as many SIMDs as a work-group has waves, so each SIMD issues for one wave of each work-group.
