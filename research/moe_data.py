@@ -55,6 +55,7 @@ class Candidates:
     numbers: dict[str, Floats]
     words: dict[str, NDArray[np.str_]]
     kernel: dict[str, Floats]
+    symbol: NDArray[np.str_]  # the kernel's name as in the data
     left_out: tuple[tuple[str, int], ...]
 
     def family(self, *names: str) -> NDArray[np.bool_]:
@@ -70,6 +71,7 @@ class Candidates:
             {key: column[rows] for key, column in self.numbers.items()},
             {key: column[rows] for key, column in self.words.items()},
             {key: column[rows] for key, column in self.kernel.items()},
+            self.symbol[rows],
             self.left_out,
         )
 
@@ -99,6 +101,7 @@ def load() -> Candidates:
         {field: columns[field].astype(float) for field in NUMBERS} | {"block_m": block_m},
         {field: columns[field] for field in WORDS},
         {field: np.array([each[field] for each in parsed]) for field in parsed[0]},
+        columns["kernelName"],
         (*sorted(failed.items()), (f"runs with more than {LARGEST_ERROR:g} % mismatches, kept where said", wrong)),
     )
 

@@ -18,13 +18,16 @@ import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
+from scipy.stats import spearmanr
 
-from research.conv_data import Floats, load
+from research.conv_data import Floats, Integers, load
 from research.timeline_profiles import STEPS, profile_kernel
 from tilewright.arch import load as load_arch
 from tilewright.emulator.profile import KernelProfile
@@ -42,7 +45,8 @@ CHOICES: Mapping[str, tuple[int, ...]] = {
     "memory_bytes": (64, 32),
 }
 LAUNCHES = np.linspace(0.0, 6.0, 13)  # µs
-FACTORS = np.exp(np.linspace(-0.35, 0.35, 29))  # of all clocks
+FACTORS = np.exp(np.linspace(-0.35, 0.7, 43))  # of all clocks
+Values = TypeVar("Values", bound=tuple[float, ...])  # one value of each choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +67,29 @@ class UnitClocks:
 
 
 @dataclass(frozen=True, slots=True)
+class Modelled:
+    """Times from the timeline, and the least times that the memory's bandwidth allows, both in µs."""
+
+    us: Floats
+    least: Floats
+
+    def only(self, chosen: Sequence[int] | NDArray[np.bool_]) -> Modelled:
+        """Return the times of some kernels, which are on the last axis."""
+        return Modelled(self.us[..., chosen], self.least[..., chosen])
+
+    def scale(self, launch: float, factor: float) -> Floats:
+        return launch + np.maximum(factor * self.us, self.least)
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
-    """A method's figures: median and 90th percentile of the error, mean and P10 of the choice's efficiency."""
+    """A method's figures: median and 90th percentile of the error, Spearman's rank correlation, mean and P10 of the
+    choice's efficiency."""
 
     method: str
     error: float
     error_p90: float
+    rank: float
     mean: float
     p10: float
     top1: float
@@ -93,35 +114,28 @@ def count_tiles(kernel: Kernel, problem: object) -> tuple[int, int]:
     return -(-rows // block.m) * -(-problem.k // block.n), -(-depth // block.k)  # type: ignore[attr-defined]
 
 
-def estimate_clocks(table: Sequence[UnitClocks], tiles: Floats, steps: Floats) -> Floats:
-    """Return the clocks of a kernel for problems with these work-groups and k-steps, from two lengths of the loop."""
-    blocks = np.ceil(tiles / load_arch(ARCH).compute.units)
-    short, long = (each.count(blocks) for each in table)
-    return short + (steps - STEPS[0]) * (long - short) / (STEPS[1] - STEPS[0])
+def interpolate(short: Floats, long: Floats, lengths: tuple[int, int], steps: Floats) -> Floats:
+    """Return the clocks for these k-steps, from those of two lengths of the loop."""
+    return short + (steps - lengths[0]) * (long - short) / (lengths[1] - lengths[0])
 
 
-def fit_factors(clocks: Floats, us: Floats) -> tuple[float, float, float]:
+def fit_factors(modelled: Modelled, us: Floats) -> tuple[float, float, float]:
     """Return launch time, factor of the clocks, and the median error with them."""
-    raw = clocks / load_arch(ARCH).compute.clock_mhz
     found = [
-        (float(np.median(np.abs((launch + factor * raw) / us - 1))), float(launch), float(factor))
+        (float(np.median(np.abs(modelled.scale(launch, factor) / us - 1))), float(launch), float(factor))
         for launch, factor in itertools.product(LAUNCHES, FACTORS)
     ]
     error, launch, factor = min(found)
     return launch, factor, error
 
 
-def predict_us(clocks: Floats, launch: float, factor: float) -> Floats:
-    return launch + factor * clocks / load_arch(ARCH).compute.clock_mhz
-
-
 def fit(
-    clocks: Mapping[tuple[int, ...], Floats], us: Floats, kernels: Sequence[int]
-) -> tuple[tuple[int, ...], float, float]:
-    """Return the clocks and factors with the smallest median error for some kernels (columns)."""
+    modelled: Mapping[Values, Modelled], us: Floats, chosen: Sequence[int] | NDArray[np.bool_]
+) -> tuple[Values, float, float]:
+    """Return the clocks and factors with the smallest median error for some kernels (of the last axis)."""
     found = []
-    for values, all_clocks in clocks.items():
-        launch, factor, error = fit_factors(all_clocks[:, kernels], us[:, kernels])
+    for values, one in modelled.items():
+        launch, factor, error = fit_factors(one.only(chosen), us[..., chosen])
         found.append((error, values, launch, factor))
     _, values, launch, factor = min(found)
     return values, launch, factor
@@ -129,11 +143,22 @@ def fit(
 
 def judge(method: str, predicted: Floats, us: Floats) -> Judged:
     """Return the figures of predicted times, a row per problem and a column per kernel."""
-    error = np.abs(predicted / us - 1)
     problem, kernel = (each.ravel() for each in np.indices(us.shape))
-    chosen = evaluate_scores(problem, us.ravel(), predicted.ravel(), kernel)
+    return judge_pairs(method, predicted.ravel(), us.ravel(), problem, kernel)
+
+
+def judge_pairs(method: str, predicted: Floats, us: Floats, problem: Integers, kernel: Integers) -> Judged:
+    """Return the figures of predicted times of pairs of a problem and a kernel."""
+    error = np.abs(predicted / us - 1)
+    chosen = evaluate_scores(problem, us, predicted, kernel)
     return Judged(
-        method, float(np.median(error)), float(np.percentile(error, 90)), chosen.mean, chosen.p10, chosen.top1
+        method,
+        float(np.median(error)),
+        float(np.percentile(error, 90)),
+        float(spearmanr(predicted, us).statistic),
+        chosen.mean,
+        chosen.p10,
+        chosen.top1,
     )
 
 
@@ -151,50 +176,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     data = load().data
     kernels = data.kernels[: given.kernels]
     us, analytical = (arrange(data, each, len(kernels)) for each in (data.us, data.estimate))
-    clocks = simulate_all(kernels, data.problems)
+    modelled = simulate_all(kernels, data.problems)
     plain = tuple(getattr(load_machine(load_arch(ARCH)), name) for name in CHOICES)
     every = list(range(len(kernels)))
-    values, launch, factor = fit(clocks, us, every)
+    values, launch, factor = fit(modelled, us, every)
     left_out = np.empty_like(us)
     for kernel in every:
-        own, start, scale = fit(clocks, us, [other for other in every if other != kernel])
-        left_out[:, kernel] = predict_us(clocks[own][:, kernel], start, scale)
+        own, start, scale = fit(modelled, us, [other for other in every if other != kernel])
+        left_out[:, kernel] = modelled[own].only([kernel]).scale(start, scale)[:, 0]
     arch_launch = load_arch(ARCH).compute.launch_us
     judged = [
         judge("analytical estimate", analytical, us),
-        judge("timeline, nothing fitted", predict_us(clocks[plain], arch_launch, 1.0), us),
-        judge("timeline, fitted on all kernels", predict_us(clocks[values], launch, factor), us),
+        judge("timeline, nothing fitted", modelled[plain].scale(arch_launch, 1.0), us),
+        judge("timeline, fitted on all kernels", modelled[values].scale(launch, factor), us),
         judge("timeline, each kernel left out", left_out, us),
         judge("geometric mean of both, kernels left out", np.sqrt(left_out * analytical), us),
     ]
-    print_table(judged, us.shape)
+    print_table(judged, f"{us.shape[1]} kernels x {us.shape[0]} problems")
     print(f"fitted on all: {dict(zip(CHOICES, values, strict=True))}, launch {launch:.1f} us, clocks x {factor:.2f}")
     print_kernels(kernels, left_out / us, analytical / us)
     return 0
 
 
-def simulate_all(kernels: Sequence[Kernel], problems: Iterable[object]) -> dict[tuple[int, ...], Floats]:
-    """Return the clocks of all pairs, for each choice of clocks: a row per problem and a column per kernel."""
-    listed = list(problems)
-    found: dict[tuple[int, ...], Floats] = {
-        values: np.empty((len(listed), len(kernels))) for values in itertools.product(*CHOICES.values())
-    }
+def simulate_all(kernels: Sequence[Kernel], problems: Iterable[object]) -> dict[tuple[int, ...], Modelled]:
+    """Return the times of all pairs, for each choice of clocks: a row per problem and a column per kernel."""
+    listed, compute = list(problems), load_arch(ARCH).compute
+    shape = (len(listed), len(kernels))
+    found = {values: Modelled(np.empty(shape), np.zeros(shape)) for values in itertools.product(*CHOICES.values())}
     for column, kernel in enumerate(kernels):
         profiles = [profile_kernel(kernel, steps) for steps in STEPS]
         tiles, steps = np.array([count_tiles(kernel, problem) for problem in listed], float).T
+        blocks = np.ceil(tiles / compute.units)
         for values, table in found.items():
-            units = [simulate_unit(profile, dict(zip(CHOICES, values, strict=True))) for profile in profiles]
-            table[:, column] = estimate_clocks(units, tiles, steps)
+            changed = dict(zip(CHOICES, values, strict=True))
+            short, long = (simulate_unit(profile, changed).count(blocks) for profile in profiles)
+            table.us[:, column] = interpolate(short, long, STEPS, steps) / compute.clock_mhz
         print(f"{column + 1}/{len(kernels)} {kernel.slug}", file=sys.stderr)
     return found
 
 
-def print_table(judged: Sequence[Judged], shape: tuple[int, ...]) -> None:
-    table = Table(title=f"{shape[1]} kernels x {shape[0]} problems, in %", box=SIMPLE)
-    for heading in ("method", "median error", "P90", "choice: mean", "P10", "top-1"):
+def print_table(judged: Sequence[Judged], what: str) -> None:
+    table = Table(title=f"{what}, in %", box=SIMPLE)
+    for heading in ("method", "median error", "P90", "Spearman", "choice: mean", "P10", "top-1"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for each in judged:
-        figures = (each.error, each.error_p90, each.mean, each.p10, each.top1)
+        figures = (each.error, each.error_p90, each.rank, each.mean, each.p10, each.top1)
         table.add_row(each.method, *(f"{100 * figure:.1f}" for figure in figures))
     Console(width=120).print(table)
 

@@ -8,19 +8,16 @@ import pytest
 from research.timeline import (
     FACTORS,
     STEPS,
+    Modelled,
     UnitClocks,
     count_tiles,
-    estimate_clocks,
     fit,
     fit_factors,
+    interpolate,
     judge,
-    predict_us,
 )
-from tilewright.arch import load
 from tilewright.ops.grouped_conv import Problem
-from tilewright.ops.grouped_conv.gfx950_times import ARCH, make_labelled_kernel
-
-UNITS = load(ARCH).compute.units
+from tilewright.ops.grouped_conv.gfx950_times import make_labelled_kernel
 
 
 def test_clocks_of_work_groups() -> None:
@@ -32,8 +29,8 @@ def test_clocks_of_work_groups() -> None:
 
 def test_clocks_are_linear_in_steps() -> None:
     short, long = (UnitClocks(2, 100 + 10 * steps, 200 + 15 * steps, 90.0 + 8 * steps) for steps in STEPS)
-    tiles = np.array([1.0, 2.0 * UNITS, 2.0 * UNITS + 1])
-    found = estimate_clocks((short, long), tiles, np.array([20.0, 20.0, 20.0]))
+    blocks = np.array([1.0, 2.0, 3.0])
+    found = interpolate(short.count(blocks), long.count(blocks), STEPS, np.array([20.0, 20.0, 20.0]))
     assert found == pytest.approx([300, 500, 500 + 250])
 
 
@@ -48,17 +45,19 @@ def test_tiles_of_a_problem() -> None:
 
 def test_factors_are_found() -> None:
     generator = np.random.default_rng(1)
-    clocks = generator.uniform(1e4, 1e6, (40, 3))
-    us = predict_us(clocks, 2.0, FACTORS[20])
-    assert fit_factors(clocks, us) == (2.0, FACTORS[20], 0.0)
-    wrong = generator.permuted(clocks)
-    assert fit({(700,): wrong, (1000,): clocks}, us, [0, 2])[0] == (1000,)
+    least = np.full((40, 3), 30.0)
+    right = Modelled(generator.uniform(5, 500, (40, 3)), least)
+    us = right.scale(2.0, FACTORS[20])
+    assert us.min() == 32
+    assert fit_factors(right, us) == (2.0, FACTORS[20], 0.0)
+    wrong = Modelled(generator.permuted(right.us), least)
+    assert fit({(700,): wrong, (1000,): right}, us, [0, 2])[0] == (1000,)
 
 
 def test_judging_counts_errors_and_choices() -> None:
     us = np.array([[10.0, 20.0], [30.0, 15.0]])
     exact = judge("exact", us, us)
-    assert (exact.error, exact.mean, exact.top1) == (0, 1, 1)
+    assert (exact.error, exact.rank, exact.mean, exact.top1) == (0, pytest.approx(1), 1, 1)
     always_first = judge("first", np.array([[10.0, 40.0], [15.0, 30.0]]), us)
     assert (always_first.mean, always_first.top1) == (0.75, 0.5)
     assert always_first.error == pytest.approx(0.75)
