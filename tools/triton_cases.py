@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import resource
 import select
-import shutil
 import signal
 import sys
 import tempfile
@@ -86,11 +86,17 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _warm_up(config: pytest.Config) -> None:
-    """Do once what every worker would do: Triton hashes its own files for the keys of its cache."""
+    """Do once what every worker would do, which takes 3 s of CPU time."""
     if config.getoption("triton_gpu", None):
+        import torch
         from triton.runtime.cache import triton_key
 
-        triton_key()
+        from tilewright.emulator.native.engine_library import find_engine
+
+        triton_key()  # a digest of Triton's own files
+        find_engine()
+        importlib.import_module("tilewright.emulator.native.lower")
+        torch.testing.assert_close(torch.zeros(1), torch.zeros(1))  # its first call imports much
     gc.collect()
     gc.freeze()  # a worker does not copy pages for counting references
 
@@ -102,7 +108,6 @@ class _Worker:
     pid: int
     pipe: int
     cases: Sequence[pytest.Item]
-    cache: Path
     position: int = 0
     running: bool = False
     since: float = field(default_factory=time.monotonic)
@@ -123,7 +128,8 @@ class _Scheduler:
         """Run until there are no more cases, or no more time."""
         with contextlib.ExitStack() as stack:
             self._records = stack.enter_context(self._plan.records.open("a", encoding="utf-8"))
-            self._caches = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="triton-cases-")))
+            # Cases share kernels. A killed worker leaves no incomplete file, because Triton renames finished ones.
+            self._cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="triton-cases-"))
             stack.callback(self._kill_workers)
             while True:
                 while self._batches and len(self._workers) < self._plan.jobs and time.time() < self._plan.until:
@@ -135,7 +141,6 @@ class _Scheduler:
                 self._kill_waiting()
 
     def _start(self, cases: Sequence[pytest.Item]) -> None:
-        cache = Path(tempfile.mkdtemp(dir=self._caches))
         receive, send = os.pipe()
         sys.stdout.flush()
         pid = os.fork()
@@ -143,9 +148,9 @@ class _Scheduler:
             for worker in self._workers.values():
                 os.close(worker.pipe)
             os.close(receive)
-            _work(cases, send, self._plan, cache)
+            _work(cases, send, self._plan, self._cache)
         os.close(send)
-        self._workers[receive] = _Worker(pid, receive, cases, cache)
+        self._workers[receive] = _Worker(pid, receive, cases)
 
     def _read(self, worker: _Worker) -> None:
         data = os.read(worker.pipe, 1 << 16)
@@ -167,7 +172,6 @@ class _Scheduler:
         _, status, usage = os.wait4(worker.pid, 0)
         os.close(worker.pipe)
         del self._workers[worker.pipe]
-        shutil.rmtree(worker.cache)
         code = os.waitstatus_to_exitcode(status)
         if worker.running:
             late = code in (-signal.SIGXCPU, -signal.SIGKILL)
@@ -198,11 +202,11 @@ class _Scheduler:
             os.waitpid(worker.pid, 0)
 
 
-def _work(cases: Sequence[pytest.Item], pipe: int, plan: Plan, cache: Path) -> None:
+def _work(cases: Sequence[pytest.Item], pipe: int, plan: Plan, cache: str) -> None:
     """Run cases and tell their outcomes, in a forked process, which ends here."""
     code = 1
     try:
-        os.environ["TRITON_CACHE_DIR"] = str(cache)
+        os.environ["TRITON_CACHE_DIR"] = cache
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
