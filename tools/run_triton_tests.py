@@ -46,6 +46,8 @@ def run_part(plan: Plan, sources: Path) -> int:
     plugins = ("-p", "tilewright.pytest_plugin", "-p", "triton_cases", "-p", "no:cacheprovider")
     # Not the settings of a folder around the sources.
     settings = (f"--rootdir={sources}", f"--confcutdir={sources}", "-c", os.devnull)
+    # The sources of Triton itself, if they are there, come after the installed package.
+    settings += ("--import-mode=append",)
     quiet = ("-s", "-q", "--no-header", "--no-summary", "-W", "ignore", "--tb=short")
     chosen = (f"--triton-gpu={plan.run.gpu}", f"--triton-mode={plan.run.mode}", "--device=cuda")
     tests = [str(sources / f"python/test/unit/language/test_{name}.py") for name in FILES]
