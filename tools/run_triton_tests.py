@@ -43,11 +43,10 @@ def find_commit(sources: Path, given: str | None) -> str:
 
 def run_part(plan: Plan, sources: Path) -> int:
     """Run cases until the time is over; return pytest's exit code."""
-    plugins = ("-p", "tilewright.pytest_plugin", "-p", "triton_cases", "-p", "no:cacheprovider")
+    # `-p triton` imports the installed package before pytest puts the sources' folders first in Python's path.
+    plugins = ("-p", "triton", "-p", "tilewright.pytest_plugin", "-p", "triton_cases", "-p", "no:cacheprovider")
     # Not the settings of a folder around the sources.
     settings = (f"--rootdir={sources}", f"--confcutdir={sources}", "-c", os.devnull)
-    # The sources of Triton itself, if they are there, come after the installed package.
-    settings += ("--import-mode=append",)
     quiet = ("-s", "-q", "--no-header", "--no-summary", "-W", "ignore", "--tb=short")
     chosen = (f"--triton-gpu={plan.run.gpu}", f"--triton-mode={plan.run.mode}", "--device=cuda")
     tests = [str(sources / f"python/test/unit/language/test_{name}.py") for name in FILES]
