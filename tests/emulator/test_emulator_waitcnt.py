@@ -141,12 +141,31 @@ def test_the_mode_of_arithmetic_is_set(text: str, before: int, after: int) -> No
 
 
 @pytest.mark.parametrize(
+    ("arch", "register"),
+    [
+        ("gfx90a", "HW_REG_HW_ID, 8, 8"),
+        ("gfx942", "HW_REG_XCC_ID"),
+        ("gfx1100", "HW_REG_HW_ID1, 10, 4"),
+        ("gfx1201", "HW_REG_WAVE_HW_ID1, 10, 4"),
+    ],
+)
+def test_all_waves_run_on_the_first_compute_unit(arch: str, register: str) -> None:
+    waves = group(arch)
+    waves.s[0][...] = 7
+    step = control.translate(parse_line(DisassembledLine(0, f"s_getreg_b32 s0, hwreg({register})", (0,))), code(arch))
+    assert step is not None
+    step(waves)
+    assert not waves.s[0].any()
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 1",  # rounding
         "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 8, 1), 1",  # clamping
         "s_setreg_imm32_b32 hwreg(HW_REG_TRAPSTS), 0",
         "s_getreg_b32 s0, hwreg(HW_REG_HW_ID)",
+        "s_getreg_b32 s0, hwreg(HW_REG_HW_ID1, 8, 4)",  # also the place in the unit
         "s_round_mode 0x5",
     ],
 )

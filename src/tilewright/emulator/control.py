@@ -41,8 +41,15 @@ _MODE = re.compile(r"hwreg\((\w+)(?:, ?(\d+), ?(\d+))?\)")
 # MODE's other name is that of gfx12. Of its bits, rounding and denormals (0 to 7) and FP16_OVFL (23) are emulated.
 _MODE_NAMES = ("HW_REG_MODE", "HW_REG_WAVE_MODE")
 _MODE_BITS = 0xFF | 1 << 23
-# Values of readable hardware registers: all waves run on die 0.
-_CONSTANT_REGISTERS = {"HW_REG_XCC_ID": 0}
+# Readable bits of hardware registers that tell where a wave runs, as AMD's ISA documents place them: the die; the
+# compute unit (bits 8 to 11), its array and engine; on gfx11 and gfx12 the pair of units (10 to 13), array and engine.
+# All are 0, as if all waves ran on the first unit. The place in the unit, the other bits, has no counterpart.
+_PLACE_BITS = {
+    "HW_REG_XCC_ID": 0xFFFF_FFFF,
+    "HW_REG_HW_ID": 0xFF00,
+    "HW_REG_HW_ID1": 0x1D_3C00,
+    "HW_REG_WAVE_HW_ID1": 0x1D_3C00,
+}
 _CLOCKS = ("HW_REG_SHADER_CYCLES", "HW_REG_SHADER_CYCLES_LO")
 # Compilers use one barrier of global wave sync, and one wave of each work-group arrives at it.
 _GRID_BARRIER = "ds_gws_barrier"
@@ -320,9 +327,8 @@ def _get_register(instruction: Instruction, code: LoadedCode) -> Step:
     name, first, width = _parse_hardware_register(instruction, 1, code)
     register = instruction.operands[0].index
     limit = (1 << width) - 1
-    if name in _CONSTANT_REGISTERS:
-        value = np.uint32(_CONSTANT_REGISTERS[name] >> first & limit)
-        return lambda group: _set_value(group.s[register], value)
+    if not limit << first & ~_PLACE_BITS.get(name, 0):
+        return lambda group: _set_value(group.s[register], np.uint32(0))
     if name in _CLOCKS:
         return lambda group: _set_value(
             group.s[register], np.uint32(group.batch.counters.steps >> first & limit & 0xFFFFF)
