@@ -77,9 +77,7 @@ class ReferenceCache:
         key = (seed, tensor.name)
         found = self._ulps.get(key)
         if found is None:
-            finite = np.where(np.isfinite(wanted), wanted, 0.0)
-            typical = np.sqrt(np.mean(finite * finite))
-            found = self._ulps[key] = compute_spacing(np.maximum(np.abs(finite), typical), tensor.dtype, arch)
+            found = self._ulps[key] = compute_spacing(_raise_to_typical(wanted), tensor.dtype, arch)
         return found
 
     def _reset_for(self, problem: Hashable) -> None:
@@ -89,6 +87,17 @@ class ReferenceCache:
             self._expected.clear()
             self._allowed.clear()
             self._ulps.clear()
+
+
+def _raise_to_typical(values: Any) -> Floats:
+    """The magnitudes of values, at least their root mean square. Those that are not finite count as 0."""
+    finite = np.asarray(values, dtype=np.float64)
+    squares = np.mean(finite * finite)
+    if not np.isfinite(squares):
+        finite = np.where(np.isfinite(finite), finite, 0.0)
+        squares = np.mean(finite * finite)
+    magnitudes = np.abs(finite)
+    return np.maximum(magnitudes, np.sqrt(squares), out=magnitudes)
 
 
 def _make_read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -37,9 +37,7 @@ from tilewright.ops.block_gemm.rounding import (
     STEP,
     STORE_ULPS,
     compute_flush_error,
-    compute_magnitudes,
-    compute_sum_error,
-    has_only_integers,
+    compute_product_error,
     is_flushed,
 )
 from tilewright.ops.fmha.element_types import DTYPES
@@ -70,9 +68,7 @@ class SoftmaxErrors:
 def compute_dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Tolerance:
     """Return the error of a @ bᵀ in the matrix unit, for operands of a type."""
     turned, terms = b.swapaxes(-1, -2), a.shape[-1]
-    bound = compute_sum_error(
-        compute_magnitudes(np.matmul, a, turned, terms), terms, "fp32", arch, whole=has_only_integers(a, b)
-    )
+    bound = compute_product_error(np.matmul, a, turned, terms, "fp32", arch)
     return bound + compute_flush_error(np.matmul, (a, turned), (name, name), arch)
 
 

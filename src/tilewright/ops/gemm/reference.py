@@ -35,10 +35,8 @@ from tilewright.ops.block_gemm.resources import part_size
 from tilewright.ops.block_gemm.rounding import (
     compute_add_error,
     compute_flush_error,
-    compute_magnitudes,
+    compute_product_error,
     compute_store_error,
-    compute_sum_error,
-    has_only_integers,
     make_exact_tolerance,
     to_float64,
 )
@@ -125,9 +123,7 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
 def _compute_sum_error(config: Config, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of a sum of products before it is stored."""
     terms = a.shape[-1]
-    bound = compute_sum_error(
-        compute_magnitudes(np.matmul, a, b, terms), terms, config.dtype_acc, arch, whole=has_only_integers(a, b)
-    )
+    bound = compute_product_error(np.matmul, a, b, terms, config.dtype_acc, arch)
     return bound + compute_flush_error(np.matmul, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 

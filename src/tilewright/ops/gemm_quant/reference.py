@@ -25,10 +25,8 @@ from tilewright.ops.block_gemm.random_values import (
     put_wide_numbers,
 )
 from tilewright.ops.block_gemm.rounding import (
-    compute_magnitudes,
+    compute_product_error,
     compute_store_error,
-    compute_sum_error,
-    has_only_integers,
     to_float64,
 )
 from tilewright.ops.block_gemm.scales import LEAST_EXPONENT, bound_scaled_error, draw_scales, multiply_scales
@@ -107,8 +105,7 @@ def _bound_product_error(
 ) -> Tolerance:
     """The error of a sum of products, and of its two products with scales."""
     a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
-    sizes = compute_magnitudes(np.matmul, a, b, problem.k)
-    summed = compute_sum_error(sizes, problem.k, config.dtype_acc, arch, whole=has_only_integers(a, b))
+    summed = compute_product_error(np.matmul, a, b, problem.k, config.dtype_acc, arch)
     return bound_scaled_error(summed, inputs["scale_a"], inputs["scale_b"], exact, arch)
 
 
@@ -125,8 +122,7 @@ def _bound_group_error(config: Config, problem: Problem, inputs: Mapping[str, ND
     scaled_a, scaled_b = _scale_operands(problem, inputs)
     a, b = scaled_a / unit_a, scaled_b / unit_b
     terms = problem.k + 3 * -(-problem.k // GROUP_K)
-    sizes = compute_magnitudes(np.matmul, a, b, terms)
-    summed = compute_sum_error(sizes, terms, config.dtype_acc, arch, whole=has_only_integers(a, b))
+    summed = compute_product_error(np.matmul, a, b, terms, config.dtype_acc, arch)
     return summed.scale(unit)
 
 

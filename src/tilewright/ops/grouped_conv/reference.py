@@ -41,10 +41,9 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.rounding import (
     compute_add_error,
     compute_flush_error,
-    compute_magnitudes,
+    compute_product_error,
     compute_rounding_error,
     compute_store_error,
-    compute_sum_error,
     has_only_integers,
     make_exact_tolerance,
     repeat_error,
@@ -221,9 +220,7 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
 def _compute_sum_error(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of the sums of products, before anything is stored."""
     terms, product = compute_gemm_sizes(problem).k, partial(compute_convolution, problem)
-    bound = compute_sum_error(
-        compute_magnitudes(product, a, b, terms), terms, config.dtype_acc, arch, whole=has_only_integers(a, b)
-    )
+    bound = compute_product_error(product, a, b, terms, config.dtype_acc, arch)
     return bound + compute_flush_error(product, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 

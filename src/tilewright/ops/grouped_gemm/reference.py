@@ -27,10 +27,8 @@ from tilewright.ops.block_gemm.random_values import (
 )
 from tilewright.ops.block_gemm.rounding import (
     compute_flush_error,
-    compute_magnitudes,
+    compute_product_error,
     compute_store_error,
-    compute_sum_error,
-    has_only_integers,
     to_float64,
 )
 from tilewright.ops.block_gemm.scales import bound_scaled_error, draw_scales, multiply_scales
@@ -155,9 +153,7 @@ def compute_tolerance(
     types = (config.dtype_a, config.dtype_b)
     for group in list_groups(problem, inputs):
         left, right = a[group.a], b[group.b]
-        sizes = compute_magnitudes(np.matmul, left, right, group.terms)
-        whole = has_only_integers(left, right)
-        off = compute_sum_error(sizes, group.terms, config.dtype_acc, arch, whole=whole)
+        off = compute_product_error(np.matmul, left, right, group.terms, config.dtype_acc, arch)
         off = off + compute_flush_error(np.matmul, (left, right), types, arch)
         if problem.has_scales:
             scales = inputs["scale_a"][group.scale_a], inputs["scale_b"][group.scale_b]
