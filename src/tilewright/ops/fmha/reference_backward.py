@@ -14,6 +14,7 @@ Kernels use D / f (`d`), and multiply by f at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,12 @@ from tilewright.ops.fmha.sequences import (
 from tilewright.ops.fmha.stages import get_keys_per_part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GradientOperands:
-    """The operands of a sequence's gradients: (head, token, element), and (head, query, key) for pairs."""
+    """The operands of a sequence's gradients: (head, token, element), and (head, query, key) for pairs.
+
+    What follows from them is computed once.
+    """
 
     q: Floats
     k: Floats
@@ -51,17 +55,17 @@ class GradientOperands:
     keep: NDArray[np.bool_]
     kept_by: float  # f
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         """The kept probabilities, not multiplied by f."""
         return np.where(self.keep, self.probabilities, 0.0)
 
-    @property
+    @cached_property
     def by_weight(self) -> Floats:
         """do vᵀ."""
         return self.d_o @ self.v.swapaxes(1, 2)
 
-    @property
+    @cached_property
     def by_score(self) -> Floats:
         """dS / f, as in kernels: P · (K · (do vᵀ) - d)."""
         return self.probabilities * (np.where(self.keep, self.by_weight, 0.0) - self.d[..., None])

@@ -8,6 +8,7 @@ Intermediate results are not rounded. The rounding of kernels is part of the tol
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,9 @@ from tilewright.ops.fmha.tensors import list_tensors
 _NO_SINKS: Floats = np.asarray(-np.inf)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scores:
-    """The scores of a sequence, (head, query, key), and their terms."""
+    """The scores of a sequence, (head, query, key), and their terms. What follows from them is computed once."""
 
     products: Floats  # scale · q · k
     added: Floats  # the bias; 0 without
@@ -36,30 +37,30 @@ class Scores:
     # (head), or one number: the logit of a key without a value
     sinks: Floats = field(default_factory=lambda: _NO_SINKS)
 
-    @property
+    @cached_property
     def largest(self) -> Floats:
         """The largest score of each row, or its sink; 0 where no key is visible."""
         largest = np.maximum(self.final.max(axis=-1, initial=-np.inf), self.sinks[..., None])
         return np.where(np.isfinite(largest), largest, 0.0)
 
-    @property
+    @cached_property
     def exponentials(self) -> Floats:
         """Exponentials relative to that of the largest score; 0 where masked."""
         return np.asarray(np.exp(self.final - self.largest[..., None]))
 
-    @property
+    @cached_property
     def total(self) -> Floats:
         """The sum of each row's exponentials, with that of the sink; 1 where no key is visible."""
         total = self.exponentials.sum(axis=-1) + np.exp(self.sinks[..., None] - self.largest)
         return np.where(total > 0, total, 1.0)
 
-    @property
+    @cached_property
     def lse(self) -> Floats:
         """The log of the sum of exponentials of each row; minus infinity where no key is visible."""
         seen = self.visible.any(axis=-1) & np.isfinite(self.final).any(axis=-1)
         return np.where(seen | np.isfinite(self.sinks[..., None]), self.largest + np.log(self.total), -np.inf)
 
-    @property
+    @cached_property
     def probabilities(self) -> Floats:
         """The probabilities: each row sums to 1, to less with a sink, or is 0 where no key is visible."""
         return self.exponentials / self.total[..., None]
