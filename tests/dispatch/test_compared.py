@@ -6,8 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilewright.dispatch.comparison import FEW, ROOM, Difference, compare_output
 from tilewright.dispatch.poisoned_tensor import PoisonedTensor
-from tilewright.dispatch.verify import FEW, ROOM, Check, Difference, compare_output
+from tilewright.dispatch.verify import Check
 from tilewright.ops.execution import Tensor
 from tilewright.ops.tolerance import Tolerance
 

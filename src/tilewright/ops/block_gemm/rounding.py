@@ -45,6 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.arch.blockwise import compute_blockwise
 from tilewright.arch.number_formats import Floats, compute_spacing, find_format, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.ops.tolerance import Tolerance
@@ -78,9 +79,9 @@ def has_only_integers(*arrays: Floats) -> bool:
     return all(bool(np.all(array == np.rint(array))) for array in arrays)
 
 
-def make_exact_tolerance(like: Floats) -> Tolerance:
+def make_exact_tolerance(like: NDArray[Any]) -> Tolerance:
     """A tolerance of zero with an array's shape."""
-    return Tolerance(np.zeros_like(like), np.zeros_like(like))
+    return Tolerance(np.zeros(like.shape), np.zeros(like.shape))
 
 
 def compute_product_error(
@@ -88,59 +89,61 @@ def compute_product_error(
 ) -> Tolerance:
     """The error of sums of products, where `product(a, b)` sums `terms` of them for each element."""
     narrow_a, narrow_b = _to_magnitudes(a), _to_magnitudes(b)
-    magnitude = _compute_magnitude(product, narrow_a, narrow_b, terms)
-    whole = has_only_integers(a, b)
-    if _is_summed_exactly(magnitude, accumulator, arch, whole=whole):
-        return make_exact_tolerance(magnitude)
-    norm = _compute_norm(product, narrow_a, narrow_b, magnitude, terms)
-    return compute_sum_error(ProductMagnitudes(magnitude, norm), terms, accumulator, arch, whole=whole)
+    sums, whole = product(narrow_a, narrow_b), has_only_integers(a, b)
+    if _is_summed_exactly(_bound_magnitude(float(sums.max(initial=0.0)), terms), accumulator, arch, whole=whole):
+        return make_exact_tolerance(sums)
+
+    def bound(sums: NDArray[np.float32], squares: NDArray[np.float32]) -> tuple[Floats, Floats]:
+        each = _bound_sum_error(_to_sizes(sums, squares, terms), terms, accumulator, arch, whole=whole)
+        return each.limit, each.deviation
+
+    return Tolerance(*compute_blockwise(bound, sums, product(narrow_a * narrow_a, narrow_b * narrow_b)))
 
 
 def compute_magnitudes(product: Product, a: Floats, b: Floats, terms: int) -> ProductMagnitudes:
-    """Magnitudes of sums of products, where `product(a, b)` sums `terms` of them for each element.
-
-    Computed in fp32, which is twice as fast. The magnitude is still an upper bound.
-    """
+    """Magnitudes of sums of products, where `product(a, b)` sums `terms` of them for each element."""
     narrow_a, narrow_b = _to_magnitudes(a), _to_magnitudes(b)
-    magnitude = _compute_magnitude(product, narrow_a, narrow_b, terms)
-    return ProductMagnitudes(magnitude, _compute_norm(product, narrow_a, narrow_b, magnitude, terms))
+    return _to_sizes(product(narrow_a, narrow_b), product(narrow_a * narrow_a, narrow_b * narrow_b), terms)
 
 
 def _to_magnitudes(values: Floats) -> NDArray[np.float32]:
+    """Absolute values in fp32, in which products are twice as fast."""
     narrow = values.astype(np.float32)
     return np.abs(narrow, out=narrow)
 
 
-def _compute_magnitude(product: Product, a: NDArray[np.float32], b: NDArray[np.float32], terms: int) -> Floats:
-    return to_float64(product(a, b)) * (1 + terms * 2.0**-24)
-
-
-def _compute_norm(
-    product: Product, a: NDArray[np.float32], b: NDArray[np.float32], magnitude: Floats, terms: int
-) -> Floats:
-    norm = to_float64(product(a * a, b * b)) ** 0.5
+def _to_sizes(sums: NDArray[np.float32], squares: NDArray[np.float32], terms: int) -> ProductMagnitudes:
+    """Magnitudes of sums of products from such sums in fp32. The magnitude is still an upper bound."""
+    magnitude = _bound_magnitude(to_float64(sums), terms)
     # Squares may be too small for fp32; and Σ|a||b| is at most √terms · N.
-    return np.maximum(norm, magnitude / max(1, terms) ** 0.5)
+    return ProductMagnitudes(magnitude, np.maximum(np.sqrt(to_float64(squares)), magnitude / max(1, terms) ** 0.5))
 
 
-def _is_summed_exactly(magnitude: Floats, accumulator: str, arch: Arch, *, whole: bool) -> bool:
-    if is_integer(accumulator):
-        return True
-    return whole and bool(magnitude.max(initial=0.0) <= find_format(accumulator, arch).integers)
+def _bound_magnitude(sums: Any, terms: int) -> Any:
+    """At least Σ|a||b|, if its terms were added up in fp32."""
+    return sums * (1 + terms * 2.0**-24)
 
 
 def compute_sum_error(sizes: ProductMagnitudes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
     """The error of sums of `terms` products of random signs; of integers if `whole` is set."""
-    magnitude = sizes.magnitude
-    if _is_summed_exactly(magnitude, accumulator, arch, whole=whole):
-        return make_exact_tolerance(magnitude)
+    if _is_summed_exactly(float(sizes.magnitude.max(initial=0.0)), accumulator, arch, whole=whole):
+        return make_exact_tolerance(sizes.magnitude)
+    return _bound_sum_error(sizes, terms, accumulator, arch, whole=whole)
+
+
+def _is_summed_exactly(magnitude: float, accumulator: str, arch: Arch, *, whole: bool) -> bool:
+    """Whether no sum up to this magnitude has an error."""
+    return is_integer(accumulator) or (whole and magnitude <= find_format(accumulator, arch).integers)
+
+
+def _bound_sum_error(sizes: ProductMagnitudes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
     step, kind = STEP[accumulator], find_format(accumulator, arch)
-    worst = terms * step / (1 - terms * step) * magnitude
+    worst = terms * step / (1 - terms * step) * sizes.magnitude
     deviation = np.minimum((terms + 1) / 4 * step * sizes.norm, worst)
     lost = terms * kind.smallest_normal
     limit = np.minimum(worst, SIGMAS * deviation) + lost
     found = Tolerance(limit, deviation + lost)
-    return found.scale(magnitude > kind.integers) if whole else found
+    return found.scale(sizes.magnitude > kind.integers) if whole else found
 
 
 def reduce_limit(off: Tolerance) -> Tolerance:
@@ -171,6 +174,19 @@ def compute_flush_error(
             lost = to_float64(product((a - kept_a).astype(single), b.astype(single)))
             lost += to_float64(product(kept_a.astype(single), (b - kept_b).astype(single)))
     return Tolerance(lost, lost)
+
+
+def add_store_error(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:
+    """The error of values after storing them in a type, if it is `off` before and they were computed in `computed`."""
+    if name == computed:
+        return off
+
+    def bound(values: Floats, limit: Floats, deviation: Floats) -> tuple[Floats, Floats]:
+        before = Tolerance(limit, deviation)
+        each = before + compute_store_error(values, before, name, computed, arch)
+        return each.limit, each.deviation
+
+    return Tolerance(*compute_blockwise(bound, values, off.limit, off.deviation))
 
 
 def compute_store_error(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:

@@ -27,6 +27,7 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import (
     STEP,
     ProductMagnitudes,
+    add_store_error,
     compute_magnitudes,
     compute_store_error,
     compute_sum_error,
@@ -160,7 +161,7 @@ def bound_appended(_: Config, problem: Problem, given: Arrays, exact: Arrays, ar
     for name in ("q", "k"):
         product = np.zeros_like(sizes[name]) if has_only_integers(*turned) else 3 * U * sizes[name]
         off = make_exact_tolerance(sizes[name]) + Tolerance(product, product)
-        rounded = off + compute_store_error(to_float64(exact[name]), off, kind, "fp32", arch)
+        rounded = add_store_error(to_float64(exact[name]), off, kind, "fp32", arch)
         allowed[name] = rounded.scale(sizes[name] > 0)
     return allowed
 
@@ -315,7 +316,7 @@ def _transpose_error(off: Tolerance) -> Tolerance:
 
 def _compute_shared_tolerance(problem: Problem, exact: Floats, off: Tolerance, kind: str, arch: Arch) -> Tolerance:
     """Return the tolerance of each head's stored gradient, or of the sum over heads that share keys and values."""
-    each = off + compute_store_error(exact, off, kind, "fp32", arch)
+    each = add_store_error(exact, off, kind, "fp32", arch)
     if problem.heads == problem.kv_heads:
         return each
     own = problem.heads // problem.kv_heads * STEP["fp32"] * sum_shared_heads(problem, np.abs(exact) + each.limit)
@@ -323,12 +324,12 @@ def _compute_shared_tolerance(problem: Problem, exact: Floats, off: Tolerance, k
         sum_shared_heads(problem, each.limit), np.sqrt(sum_shared_heads(problem, np.square(each.deviation)))
     )
     sums_off = together + Tolerance(own, own)
-    return sums_off + compute_store_error(sum_shared_heads(problem, exact), sums_off, kind, "fp32", arch)
+    return add_store_error(sum_shared_heads(problem, exact), sums_off, kind, "fp32", arch)
 
 
 def compute_dq_tolerance(problem: Problem, exact: Floats, off: Tolerance, arch: Arch) -> Tolerance:
     """Add the error of storing dq in its type."""
-    return off + compute_store_error(exact, off, DTYPES[problem.dtype].qkv, "fp32", arch)
+    return add_store_error(exact, off, DTYPES[problem.dtype].qkv, "fp32", arch)
 
 
 def compute_convert_error(problem: Problem, given: Arrays, arch: Arch) -> Tolerance:

@@ -30,8 +30,8 @@ from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import (
     STEP,
     ProductMagnitudes,
+    add_store_error,
     compute_magnitudes,
-    compute_store_error,
     compute_sum_error,
     drop_subnormals,
     has_only_integers,
@@ -313,7 +313,5 @@ def compute_result_tolerance(
     """Add the error of storing o; an LSE is computed in the type in which it is stored."""
     allowed = dict(off)
     if "o" in allowed:
-        allowed["o"] = allowed["o"] + compute_store_error(
-            to_float64(exact["o"]), allowed["o"], DTYPES[problem.dtype].o, "fp32", arch
-        )
+        allowed["o"] = add_store_error(to_float64(exact["o"]), allowed["o"], DTYPES[problem.dtype].o, "fp32", arch)
     return allowed

@@ -33,10 +33,10 @@ from tilewright.ops.block_gemm.random_values import (
 )
 from tilewright.ops.block_gemm.resources import part_size
 from tilewright.ops.block_gemm.rounding import (
+    add_store_error,
     compute_add_error,
     compute_flush_error,
     compute_product_error,
-    compute_store_error,
     make_exact_tolerance,
     to_float64,
 )
@@ -104,13 +104,13 @@ def compute_tolerance(
         return {"c": _compute_split_error(config, problem, a, b, arch)}
     off = _compute_sum_error(config, a, b, arch)
     if problem.elementwise == "PassThrough":
-        return {"c": off + compute_store_error(exact, off, config.dtype_c, config.dtype_acc, arch)}
+        return {"c": add_store_error(exact, off, config.dtype_c, config.dtype_acc, arch)}
     product = a @ b
     if config.epilogue == "cshuffle":
-        off = off + compute_store_error(product, off, config.dtype_c, config.dtype_acc, arch)
+        off = add_store_error(product, off, config.dtype_c, config.dtype_acc, arch)
     ds = get_d_tensors(problem, inputs)
     off = elementwise.compute_error(problem.elementwise, product, ds, off, integers=is_integer(config.dtype_c))
-    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
+    return {"c": add_store_error(exact, off, config.dtype_c, "fp32", arch)}
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
@@ -136,7 +136,7 @@ def _compute_split_error(config: Config, problem: Problem, a: Floats, b: Floats,
     for part_a, part_b in _split_operands(config, problem, a, b, arch):
         product = part_a @ part_b
         off = _compute_sum_error(config, part_a, part_b, arch)
-        off = off + compute_store_error(product, off, name, config.dtype_acc, arch)
+        off = add_store_error(product, off, name, config.dtype_acc, arch)
         total = total + off
         reach += np.abs(product) + off.limit
         exact &= (off.limit == 0) & (product == np.rint(product))

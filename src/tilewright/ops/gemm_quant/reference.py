@@ -25,8 +25,8 @@ from tilewright.ops.block_gemm.random_values import (
     put_wide_numbers,
 )
 from tilewright.ops.block_gemm.rounding import (
+    add_store_error,
     compute_product_error,
-    compute_store_error,
     to_float64,
 )
 from tilewright.ops.block_gemm.scales import LEAST_EXPONENT, bound_scaled_error, draw_scales, multiply_scales
@@ -97,7 +97,7 @@ def compute_tolerance(
         off = _bound_group_error(config, problem, inputs, arch)
     else:
         off = _bound_product_error(config, problem, inputs, exact, arch)
-    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
+    return {"c": add_store_error(exact, off, config.dtype_c, "fp32", arch)}
 
 
 def _bound_product_error(

@@ -39,11 +39,11 @@ from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.block_gemm.rounding import (
+    add_store_error,
     compute_add_error,
     compute_flush_error,
     compute_product_error,
     compute_rounding_error,
-    compute_store_error,
     has_only_integers,
     make_exact_tolerance,
     repeat_error,
@@ -208,7 +208,7 @@ def compute_tolerance(
     if problem.k_batch > 1:
         computed = ImplicitGemm(config).dtype_c  # the type of stored parts
         off = off + _compute_parts_error(config, problem, (a, b), off.limit, computed, arch)
-    return {output.name: off + compute_store_error(exact, off, config.dtype_c, computed, arch)}
+    return {output.name: add_store_error(exact, off, config.dtype_c, computed, arch)}
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:

@@ -26,9 +26,9 @@ from tilewright.ops.block_gemm.random_values import (
     put_wide_numbers,
 )
 from tilewright.ops.block_gemm.rounding import (
+    add_store_error,
     compute_flush_error,
     compute_product_error,
-    compute_store_error,
     to_float64,
 )
 from tilewright.ops.block_gemm.scales import bound_scaled_error, draw_scales, multiply_scales
@@ -158,7 +158,7 @@ def compute_tolerance(
         if problem.has_scales:
             scales = inputs["scale_a"][group.scale_a], inputs["scale_b"][group.scale_b]
             off = bound_scaled_error(off, *scales, exact[group.c], arch)
-        off = off + compute_store_error(exact[group.c], off, config.dtype_c, config.dtype_acc, arch)
+        off = add_store_error(exact[group.c], off, config.dtype_c, config.dtype_acc, arch)
         limit[group.c], deviation[group.c] = off.limit, off.deviation
     return {"c": Tolerance(limit, deviation)}
 
