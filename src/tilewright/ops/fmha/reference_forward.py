@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, find_array_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale
 from tilewright.ops.fmha.kind import find_computation
@@ -100,7 +101,7 @@ def compute_scores(problem: Problem, given: Arrays, sequence: TokenSequence) -> 
     q = to_float64(select_rows(problem, given, "q", sequence))
     k = repeat_kv_heads(problem, to_float64(select_rows(problem, given, "k", sequence)))
     seen = build_visibility_mask(problem, sequence.queries, sequence.keys)
-    products = problem.scale * (q @ k.swapaxes(1, 2))
+    products = problem.scale * multiply_matrices(q, k.swapaxes(1, 2))
     added = np.zeros_like(products)
     if problem.bias == "elementwise":
         added = to_float64(select_rows(problem, given, "bias", sequence))
@@ -124,7 +125,7 @@ def apply_dropout(problem: Problem, probabilities: Floats, sequence: TokenSequen
 
 def compute_attention(problem: Problem, of_scores: Scores, v: Floats, sequence: TokenSequence) -> Floats:
     """Return values weighted by probabilities: (head, query, element). The division comes last, to keep sums exact."""
-    return (apply_dropout(problem, of_scores.exponentials, sequence) @ v) / of_scores.total[..., None]
+    return multiply_matrices(apply_dropout(problem, of_scores.exponentials, sequence), v) / of_scores.total[..., None]
 
 
 def result_scale(problem: Problem) -> float:
@@ -187,7 +188,7 @@ def compute_splitkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, ND
         for i, part in enumerate(split_keys(problem, sequence.keys)):
             of_part = select_keys(of_sequence, part)
             scale = problem.scale_p if problem.static_quant else 1.0
-            o[i] = scale * (of_part.exponentials @ v[:, part]) / of_part.total[..., None]
+            o[i] = scale * multiply_matrices(of_part.exponentials, v[:, part]) / of_part.total[..., None]
             lse[i] = of_part.lse
     return made
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, compute_spacing, find_format, is_representable
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import (
     STEP,
     STORE_ULPS,
@@ -68,8 +69,8 @@ class SoftmaxErrors:
 def compute_dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Tolerance:
     """Return the error of a @ bᵀ in the matrix unit, for operands of a type."""
     turned, terms = b.swapaxes(-1, -2), a.shape[-1]
-    bound = compute_product_error(np.matmul, a, turned, terms, "fp32", arch)
-    return bound + compute_flush_error(np.matmul, (a, turned), (name, name), arch)
+    bound = compute_product_error(multiply_matrices, a, turned, terms, "fp32", arch)
+    return bound + compute_flush_error(multiply_matrices, (a, turned), (name, name), arch)
 
 
 def compute_score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Tolerance:

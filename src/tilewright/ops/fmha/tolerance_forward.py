@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import (
     STEP,
     ProductMagnitudes,
@@ -120,7 +121,7 @@ def compute_attention_errors(
     changed = scaled * (0.0 if _weight_factor(problem) == 1.0 else 3 * U)
     rounded = _compute_rounding_error(problem, scaled, off.flat, 1 / of_scores.total, kernel.ulps, arch)
     each = off.exponentials.scale(scaled) + Tolerance(changed, changed) + rounded
-    result, sizes = np.abs(scaled @ v), compute_magnitudes(np.matmul, scaled, v, keys)
+    result, sizes = np.abs(multiply_matrices(scaled, v)), compute_magnitudes(multiply_matrices, scaled, v, keys)
     # Errors that all weights of a row have in common: that of the divisor, and losses in the same direction.
     same = Tolerance(
         sums.limit, sums.deviation + off.rescaling + _compute_common_loss(problem, off.flat, kernel.ulps, arch)
@@ -136,7 +137,8 @@ def compute_attention_errors(
 
 def compute_weighted_error(each: Tolerance, values: Floats) -> Tolerance:
     """Return the error of a product of exact values and weights with independent errors."""
-    return Tolerance(each.limit @ np.abs(values), np.sqrt(np.square(each.deviation) @ np.square(values)))
+    squares = multiply_matrices(np.square(each.deviation), np.square(values))
+    return Tolerance(multiply_matrices(each.limit, np.abs(values)), np.sqrt(squares))
 
 
 def _compute_sum_errors(of_scores: Scores, off: SoftmaxErrors, keys: int, tiles: int) -> Tolerance:
@@ -200,7 +202,7 @@ def _compute_gemm_error(
     ).scale(1 / divisor)
     kind = DTYPES[problem.dtype].qkv
     if is_flushed(kind, arch):
-        lost = scaled @ np.abs(v - drop_subnormals(v, kind, arch))
+        lost = multiply_matrices(scaled, np.abs(v - drop_subnormals(v, kind, arch)))
         bound = bound + Tolerance(lost, lost)
     return bound
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.random_values import (
     LEAST_TERMS,
     WHOLE_NUMBERS,
@@ -80,8 +81,9 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
     """C in float64, not rounded to its type. `given` has logical arrays (m × k, k × n), with any strides."""
     if problem.quant in GROUPED:
         a, b = _scale_operands(problem, given)
-        return {"c": a @ b}
-    return {"c": to_float64(given["a"]) @ to_float64(given["b"]) * multiply_scales(given["scale_a"], given["scale_b"])}
+        return {"c": multiply_matrices(a, b)}
+    product = multiply_matrices(to_float64(given["a"]), to_float64(given["b"]))
+    return {"c": product * multiply_scales(given["scale_a"], given["scale_b"])}
 
 
 def compute_tolerance(
@@ -105,7 +107,7 @@ def _bound_product_error(
 ) -> Tolerance:
     """The error of a sum of products, and of its two products with scales."""
     a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
-    summed = compute_product_error(np.matmul, a, b, problem.k, config.dtype_acc, arch)
+    summed = compute_product_error(multiply_matrices, a, b, problem.k, config.dtype_acc, arch)
     return bound_scaled_error(summed, inputs["scale_a"], inputs["scale_b"], exact, arch)
 
 
@@ -122,7 +124,7 @@ def _bound_group_error(config: Config, problem: Problem, inputs: Mapping[str, ND
     scaled_a, scaled_b = _scale_operands(problem, inputs)
     a, b = scaled_a / unit_a, scaled_b / unit_b
     terms = problem.k + 3 * -(-problem.k // GROUP_K)
-    summed = compute_product_error(np.matmul, a, b, terms, config.dtype_acc, arch)
+    summed = compute_product_error(multiply_matrices, a, b, terms, config.dtype_acc, arch)
     return summed.scale(unit)
 
 
