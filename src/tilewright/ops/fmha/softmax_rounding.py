@@ -77,7 +77,10 @@ def compute_score_error(problem: Problem, of_scores: Scores, q: Floats, k: Float
     """Return the error of each score before m is subtracted, in units of the natural logarithm."""
     products, added = np.abs(of_scores.products), np.abs(of_scores.added)
     dot = compute_dot_error(q, k, DTYPES[problem.dtype].qkv, arch).scale(problem.scale)
-    own = U * (3 * products + 3 * added + np.where(added > 0, products + added, 0.0))
+    own = 3 * products
+    if problem.bias != "none":
+        own = own + 3 * added + np.where(added > 0, products + added, 0.0)
+    own = U * own
     if problem.logits_cap > 0:
         own = own + problem.logits_cap * TANH
     return (dot + Tolerance(own, own)).scale(of_scores.visible)

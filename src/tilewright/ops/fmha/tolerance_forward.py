@@ -168,7 +168,9 @@ def _compute_rounding_error(
     In a row with equal scores all weights are rounded in the same way: `_compute_common_loss` has their common error.
     """
     name = DTYPES[problem.dtype].p
-    usual = np.where(scaled > 0, compute_weight_rounding(scaled, share[..., None], name, ulps, arch), 0.0)
+    usual = compute_weight_rounding(scaled, share[..., None], name, ulps, arch) * (scaled > 0)
+    if not flat.any():
+        return Tolerance(usual, usual / 3**0.5)
     same = compute_constant_rounding(_weight_factor(problem), name, ulps, arch) * share[..., None] * (scaled > 0)
     rows_flat = flat[..., None]
     return Tolerance(np.where(rows_flat, same, usual), np.where(rows_flat, 0.0, usual / 3**0.5))
@@ -194,12 +196,13 @@ def _compute_gemm_error(
     terms, divisor = v.shape[1] + _WAVES, total[..., None]
     undivided = ProductMagnitudes(sizes.magnitude * divisor, sizes.norm * divisor)
     whole = has_only_integers(v) and _weight_factor(problem) == 1.0
-    exact = compute_sum_error(undivided, terms, "fp32", arch, whole=whole)
-    usual = compute_sum_error(undivided, terms, "fp32", arch, whole=False)
-    rows_flat = flat[..., None]
-    bound = Tolerance(
-        np.where(rows_flat, exact.limit, usual.limit), np.where(rows_flat, exact.deviation, usual.deviation)
-    ).scale(1 / divisor)
+    bound = compute_sum_error(undivided, terms, "fp32", arch, whole=False)
+    if whole and flat.any():
+        exact, rows_flat = compute_sum_error(undivided, terms, "fp32", arch, whole=True), flat[..., None]
+        bound = Tolerance(
+            np.where(rows_flat, exact.limit, bound.limit), np.where(rows_flat, exact.deviation, bound.deviation)
+        )
+    bound = bound.scale(1 / divisor)
     kind = DTYPES[problem.dtype].qkv
     if is_flushed(kind, arch):
         lost = multiply_matrices(scaled, np.abs(v - drop_subnormals(v, kind, arch)))
