@@ -45,9 +45,10 @@ def _choose_part(m: int, n: int, area: int) -> tuple[int, int]:
 
     At least two of each: for one, NumPy calls another BLAS function, which uses threads.
     """
+    m, n = max(m, 2), max(n, 2)
     height = min(m, max(math.isqrt(area), area // n))
     width = min(n, area // height)
-    return tuple(max(-(-size // -(-size // most)), 2) for size, most in ((m, height), (n, width)))  # type: ignore[return-value]
+    return -(-m // -(-m // height)), -(-n // -(-n // width))
 
 
 def _extend(values: NDArray[Any], axis: int, size: int) -> NDArray[Any]:
