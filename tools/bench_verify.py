@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 import tilewright as tw
 from tilewright import arch as archs
 from tilewright.arch.number_formats import to_numpy_dtype
+from tilewright.dispatch.comparison import compare_output
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 from tilewright.dispatch.reference_cache import ReferenceCache
-from tilewright.dispatch.verify import SPECIAL_SEED, compare_output
+from tilewright.dispatch.verify import SPECIAL_SEED
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 

@@ -6,8 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tilewright.arch.blockwise import BLOCK
+from tilewright.dispatch.comparison import FEW, ROOM, Difference, compare_output
 from tilewright.dispatch.poisoned_tensor import PoisonedTensor
-from tilewright.dispatch.verify import FEW, ROOM, Check, Difference, compare_output
+from tilewright.dispatch.verify import Check
 from tilewright.ops.execution import Tensor
 from tilewright.ops.tolerance import Tolerance
 
@@ -64,6 +66,18 @@ def test_an_exact_element_has_no_room() -> None:
     errors[0, 0] = 1e-4
     found = judged(errors, 0.0, 0.0)
     assert found.element_share == np.inf and found.message
+
+
+def test_elements_of_all_blocks_are_compared() -> None:
+    shape = (5, BLOCK // 2)
+    placed = PoisonedTensor(Tensor("c", "fp32", shape, (BLOCK, 1), output=True), np.dtype(np.float32), None)
+    ones = np.ones(shape)
+    placed.get_values()[...] = ones
+    placed.get_values()[3, 7], placed.get_values()[4, 9], placed.get_values()[0, 1] = 4.0, 4.0, 2.0
+    found = compare_output(placed, {"c": ones}, {"c": Tolerance(ones, np.where(ones, 0.25, 0))}, ones, seed=1)
+    assert (found.worst, found.element_share, found.error_abs) == ((3, 7), 2.0, 3.0)
+    assert f"2 of {ones.size:,} elements are wrong" in found.message
+    assert found.rms_share == pytest.approx((19 * 16 / ones.size) ** 0.5 / (ROOM * (1 + FEW / ones.size**0.5)))
 
 
 @pytest.mark.parametrize(("element", "rms", "bound"), [(0.5, 0.25, "element"), (0.25, 0.5, "rms")])

@@ -10,7 +10,8 @@ import pytest
 
 import tilewright as tw
 from tilewright.base.errors import InvalidValueError
-from tilewright.dispatch.verify import _check_given, _compute_errors, verify, verify_plan
+from tilewright.dispatch.comparison import compute_errors
+from tilewright.dispatch.verify import _check_given, verify, verify_plan
 from tilewright.emulator.launch import Mode
 from tilewright.ops import find_op
 from tilewright.ops.execution import Tensor
@@ -74,4 +75,4 @@ def test_infinities_are_right_where_they_are_wanted() -> None:
     inf, nan = np.inf, np.nan
     found = np.array([1.0, -inf, inf, inf, 1.0, nan, 1.0, nan])
     wanted = np.array([1.5, -inf, inf, -inf, inf, 1.0, nan, nan])
-    np.testing.assert_array_equal(_compute_errors(found, wanted), [0.5, 0, 0, inf, inf, inf, inf, inf])
+    np.testing.assert_array_equal(compute_errors(found, wanted), [0.5, 0, 0, inf, inf, inf, inf, inf])

@@ -9,10 +9,11 @@ import numpy as np
 
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.arch.spec import Arch
+from tilewright.dispatch.comparison import Difference, compare_output
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 from tilewright.dispatch.reference_cache import ReferenceCache
-from tilewright.dispatch.verify import SPECIAL_SEED, Difference, compare_output
+from tilewright.dispatch.verify import SPECIAL_SEED
 from tilewright.ops.kernel import Kernel
 
 # The outputs by name, from inputs by name and a seed.

@@ -18,11 +18,12 @@ from tilewright.acceptance.bit_comparison import BitDifference, compare_bits, de
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import DeviceError, UnsupportedError
 from tilewright.building.compile_job import LIBRARY
+from tilewright.dispatch.comparison import compare_output
 from tilewright.dispatch.launch import BoundKernel, bind_functions
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 from tilewright.dispatch.reference_cache import ReferenceCache
-from tilewright.dispatch.verify import SPECIAL_SEED, compare_output
+from tilewright.dispatch.verify import SPECIAL_SEED
 from tilewright.ops.problem_text import format_problem
 
 if TYPE_CHECKING:

@@ -95,13 +95,16 @@ def find_largest(name: str, arch: Arch) -> float:
 
 def compute_spacing(values: NDArray[Any], name: str, arch: Arch) -> Floats:
     """One ulp of each value: the distance to the next larger magnitude of its type. 1 for integers."""
-    magnitude = np.abs(np.asarray(values, dtype=np.float64))
+    wide = np.asarray(values, dtype=np.float64)
     if is_integer(name):
-        return np.ones_like(magnitude)
+        return np.ones_like(wide)
     kind = find_format(name, arch)
-    # A float64 without its fraction bits is the power of two below it: far faster than frexp and ldexp.
-    power = (np.atleast_1d(magnitude).view(np.int64) & _EXPONENT_BITS).view(np.float64).reshape(magnitude.shape)
-    return np.asarray(np.maximum(power, 2.0**kind.least_exponent) * 2.0 ** (1 - kind.precision))
+    # A float64 without its sign and fraction bits is the power of two below its magnitude: far faster than frexp and
+    # ldexp. In place, because new memory takes longer than the operation.
+    power = (np.atleast_1d(wide).view(np.int64) & _EXPONENT_BITS).view(np.float64)
+    np.maximum(power, 2.0**kind.least_exponent, out=power)
+    power *= 2.0 ** (1 - kind.precision)
+    return power.reshape(wide.shape)
 
 
 def is_representable(values: NDArray[Any], name: str, arch: Arch) -> NDArray[np.bool_]:

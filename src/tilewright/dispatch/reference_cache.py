@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arch.blockwise import compute_blockwise
 from tilewright.arch.number_formats import Floats, compute_spacing
 from tilewright.arch.spec import Arch
 from tilewright.dispatch.plan import get_execution
@@ -77,9 +78,7 @@ class ReferenceCache:
         key = (seed, tensor.name)
         found = self._ulps.get(key)
         if found is None:
-            finite = np.where(np.isfinite(wanted), wanted, 0.0)
-            typical = np.sqrt(np.mean(finite * finite))
-            found = self._ulps[key] = compute_spacing(np.maximum(np.abs(finite), typical), tensor.dtype, arch)
+            found = self._ulps[key] = _compute_typical_spacing(wanted, tensor.dtype, arch)
         return found
 
     def _reset_for(self, problem: Hashable) -> None:
@@ -89,6 +88,18 @@ class ReferenceCache:
             self._expected.clear()
             self._allowed.clear()
             self._ulps.clear()
+
+
+def _compute_typical_spacing(values: Any, name: str, arch: Arch) -> Floats:
+    """One ulp of each value, at least that of their root mean square. Those that are not finite count as 0."""
+    finite = np.asarray(values, dtype=np.float64)
+    squares = np.mean(finite * finite)
+    if not np.isfinite(squares):
+        finite = np.where(np.isfinite(finite), finite, 0.0)
+        squares = np.mean(finite * finite)
+    typical = np.sqrt(squares)
+    [found] = compute_blockwise(lambda each: (compute_spacing(np.maximum(np.abs(each), typical), name, arch),), finite)
+    return found
 
 
 def _make_read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:

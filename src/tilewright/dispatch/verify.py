@@ -12,14 +12,13 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from tilewright.arch.number_formats import Floats, to_numpy_dtype
+from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
 from tilewright.base.events import report_task
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
+from tilewright.dispatch.comparison import Difference, compare_output
 from tilewright.dispatch.launch import BoundKernel, CallSequence, Functions, bind_functions, bind_selection
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import POISON, PoisonedTensor
@@ -28,7 +27,6 @@ from tilewright.dispatch.select_stages import select_stages
 from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
-from tilewright.ops.tolerance import Tolerance
 from tilewright.runtime.device_objects import get_stream_handle
 from tilewright.select.select import select_kernels
 
@@ -43,12 +41,6 @@ Verdict = Literal["ok", "wrong", "fault", "unsupported"]
 Bound = Literal["element", "rms"]
 # Ops may have special inputs for this seed: GEMM has integers, whose sums are exact.
 SPECIAL_SEED = 0
-# Limits are derived, and correct kernels reach them exactly: half an ulp when a result is stored. Limits are multiplied
-# by this, so that nothing depends on the last bit: correct kernels use at most two thirds of the limit.
-ROOM = 1.5
-# The root mean square of n errors differs from the deviation by chance, by 1/√(2 n) if they are normally distributed.
-# FEW / √n is about eight times that.
-FEW = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +74,6 @@ class Check:
     def bound(self) -> Bound:
         """The limit that has the larger share."""
         return "element" if self.element_share >= self.rms_share else "rms"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The difference between an output and the reference."""
-
-    tensor: str
-    element_share: float = 0.0
-    rms_share: float = 0.0
-    error_ulps: float = 0.0
-    error_abs: float = 0.0
-    error_rel: float = 0.0
-    worst: tuple[int, ...] = ()
-    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -293,105 +271,3 @@ def _launch(
         call(addresses, None)
         device.synchronize()
     return reduce(add, (launch.counters for launch in launches)) if launches else None
-
-
-def compare_output(
-    placed: PoisonedTensor, expected: Mapping[str, Any], allowed: Mapping[str, Tolerance], ulps: Floats, seed: int
-) -> Difference:
-    """Compare an output with the reference: each element, and the root mean square of all errors."""
-    tensor, tolerance = placed.tensor, allowed[placed.tensor.name]
-    wanted = np.asarray(expected[tensor.name], dtype=np.float64)
-    limit = ROOM * np.asarray(tolerance.limit, dtype=np.float64)
-    found = placed.get_values().astype(np.float64)
-    error = _compute_errors(found, wanted)
-    is_open = np.isinf(limit)  # an op may leave elements undefined
-    if is_open.any():
-        error[is_open] = 0.0
-    share = _compute_shares(error, limit)
-    worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(share)), share.shape))
-    spread = _compute_rms_error(error, limit, np.asarray(tolerance.deviation, dtype=np.float64))
-    message = ""
-    if share[worst] > 1:
-        off = int(np.count_nonzero(share > 1))
-        missing = int(np.count_nonzero(placed.find_untouched()))
-        message = (
-            f"{_format_element(tensor, worst)} is {found[worst]:.8g}, should be {wanted[worst]:.8g} "
-            f"± {limit[worst]:.3g}; {off:,} of {share.size:,} elements are wrong"
-            + (f", {missing:,} were never written" if missing else "")
-            + f" (seed {seed})"
-        )
-    elif spread.share > 1:
-        message = (
-            f"the errors of {tensor.name} are {spread.size:.3g} times as large as rounding explains (root mean square "
-            f"of {spread.count:,} elements), the limit is {spread.most:.3g}; no element exceeds its own limit, but the "
-            f"kernel loses precision everywhere (seed {seed})"
-        )
-    return Difference(
-        tensor.name,
-        element_share=float(share[worst]),
-        rms_share=spread.share,
-        error_ulps=float((error / ulps).max()),
-        error_abs=float(error.max()),
-        error_rel=_compute_relative_error(error, wanted),
-        worst=worst,
-        message=message,
-    )
-
-
-def _compute_relative_error(error: Floats, wanted: Floats) -> float:
-    """The largest error divided by the largest finite expected value: 0 without errors, infinite if all should be 0.
-
-    Not element by element: an element near 0 may have a large error of its own size and a correct last bit.
-    """
-    most = float(error.max())
-    largest = float(np.max(np.abs(wanted), initial=0.0, where=np.isfinite(wanted)))
-    return most / largest if largest else np.inf if most else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _RmsError:
-    """The root mean square of all errors, each divided by its deviation, and its limit."""
-
-    size: float
-    most: float
-    count: int
-
-    @property
-    def share(self) -> float:
-        return self.size / self.most
-
-
-def _compute_rms_error(error: Floats, limit: Floats, deviation: Floats) -> _RmsError:
-    """The root mean square error of elements with a tolerance above 0 that are not undefined."""
-    counted = (deviation > 0) & np.isfinite(limit)
-    count = int(np.count_nonzero(counted))
-    if not count:
-        return _RmsError(0.0, ROOM, 0)
-    if count == error.size:  # a masked division is several times slower
-        parts = error / deviation
-    else:
-        parts = np.divide(error, deviation, out=np.zeros_like(error), where=counted)
-    size = float(np.sqrt(np.square(parts).sum() / count))  # not vdot: BLAS threads spin while they wait
-    return _RmsError(size, ROOM * (1 + FEW / count**0.5), count)
-
-
-def _compute_errors(found: Floats, wanted: Floats) -> Floats:
-    """The error of each element. An expected infinity is correct; a NaN never is, computed or expected."""
-    with np.errstate(invalid="ignore"):
-        error = np.subtract(found, wanted)
-    np.abs(error, out=error)
-    if not np.isfinite(error).all():
-        error[~np.isfinite(error)] = np.inf
-        error[found == wanted] = 0.0
-    return error
-
-
-def _compute_shares(error: Floats, limit: Floats) -> Floats:
-    """Errors divided by their limits. If a limit is 0, any error is infinitely large."""
-    if limit.size and limit.min() > 0:  # a masked division is several times slower
-        return error / limit
-    return np.divide(error, limit, out=np.where(error > 0, np.inf, 0.0), where=(limit > 0) & np.isfinite(error))
-
-
-def _format_element(tensor: Tensor, index: tuple[int, ...]) -> str:
-    return f"{tensor.name}[{', '.join(map(str, index))}]"

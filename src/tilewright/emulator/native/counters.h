@@ -46,23 +46,41 @@ static inline void count_memory(Wave *w, int kind, const uint64_t *address, uint
 
 enum { MOST_BANKS = 64, MOST_DWORDS = 64 };
 
-static uint32_t pass_cycles(const uint32_t *dwords, int count, uint32_t banks) {
-    uint32_t lists[MOST_BANKS][MOST_DWORDS], lengths[MOST_BANKS] = {0}, busiest = 0;
+/* The most dwords in one bank; those that occur several times count once. */
+static uint32_t pass_cycles(uint64_t *touched, const uint32_t *dwords, int count, uint32_t banks) {
+    uint8_t cycles[MOST_BANKS] = {0}, busiest = 0;
     bool power = is_power(banks);
     for (int k = 0; k < count; k++) {
-        uint32_t bank = power ? dwords[k] & (banks - 1) : dwords[k] % banks, *list = lists[bank], at = 0;
-        while (at < lengths[bank] && list[at] != dwords[k])
-            at++;
-        if (at == lengths[bank])
-            list[lengths[bank]++] = dwords[k];
-        busiest = lengths[bank] > busiest ? lengths[bank] : busiest;
+        uint32_t bank = power ? dwords[k] & (banks - 1) : dwords[k] % banks, at = dwords[k] % MOST_LDS_DWORDS;
+        uint64_t bit = 1ull << at % 64;
+        cycles[bank] += !(touched[at / 64] & bit);
+        touched[at / 64] |= bit;
+        busiest = cycles[bank] > busiest ? cycles[bank] : busiest;
     }
+    for (int k = 0; k < count; k++)
+        touched[dwords[k] % MOST_LDS_DWORDS / 64] = 0;
     return busiest;
 }
 
+/* Whether all places of `mask` are multiples of the size. */
+static bool all_aligned(const uint32_t place[][LANES], int places, uint32_t size, uint64_t mask) {
+    uint32_t off = 0;
+    for (int p = 0; p < places; p++)
+        for (int l = 0; l < LANES; l++)
+            off |= mask >> l & 1 ? place[p][l] : 0;
+    return !(off & (size - 1));
+}
+
+/* Aligned elements of several dwords share all or none of them: each counts as one, in a bank as wide. */
 static void count_conflicts(Wave *w, const uint32_t place[][LANES], int places, uint32_t size, uint64_t mask) {
     uint32_t whole = size * (uint32_t)places, per_pass = whole <= 4 ? 32 : whole <= 8 ? 16 : 8;
-    uint32_t words = size >= 4 ? size / 4 : 1, dwords[MOST_DWORDS];
+    uint32_t words = size >= 4 ? size / 4 : 1, banks = w->worker->launch->banks, dwords[MOST_DWORDS];
+    int shift = 2;
+    if (words > 1 && is_power(words) && is_power(banks) && all_aligned(place, places, size, mask)) {
+        shift = __builtin_ctz(size);
+        banks /= words;
+        words = 1;
+    }
     for (uint32_t first = 0; first < LANES; first += per_pass) {
         if (!(mask >> first))
             break;
@@ -70,8 +88,8 @@ static void count_conflicts(Wave *w, const uint32_t place[][LANES], int places, 
         for (uint32_t l = first; l < first + per_pass; l++)
             for (int p = 0; p < places && mask >> l & 1; p++)
                 for (uint32_t k = 0; k < words; k++)
-                    dwords[count++] = place[p][l] / 4 + k;
-        uint32_t cycles = pass_cycles(dwords, count, w->worker->launch->banks);
+                    dwords[count++] = (place[p][l] >> shift) + k;
+        uint32_t cycles = pass_cycles(w->worker->touched, dwords, count, banks);
         w->worker->conflict_cycles += cycles ? cycles - 1 : 0;
     }
 }

@@ -97,7 +97,7 @@ static void run_wave(Wave *w, uint64_t turn) {
             continue;
         }
         int status = __builtin_expect(profiled, 0) ? run_profiled(w, i) : HANDLERS[i->op](w, i);
-        if (strict && i->written[0].count && status == NEXT)
+        if (w->busy && strict && i->written[0].count && status == NEXT)
             overwrite(w, i);
         if (__builtin_expect(status == NEXT, 1))
             w->pc++;

@@ -7,6 +7,8 @@
 #include <string.h>
 
 enum { LANES = 64, SCALARS = 128, VCC = 106, M0 = 124, EXEC = 126, QUEUES = 8, WIDEST = 32 };
+/* More than any GPU has: 160 KiB. */
+enum { MOST_LDS_DWORDS = 1 << 16 };
 
 /* What an operand is. */
 enum { NOTHING, VECTOR, SCALAR, CONSTANT, SCC, VCCZ, EXECZ, LANE_MASK };
@@ -148,6 +150,7 @@ typedef struct Wave {
     Block *block;
     Worker *worker;
     Queue queue[QUEUES];
+    uint32_t busy; /* a bit for each queue that is not empty */
 } Wave;
 
 struct Block {
@@ -245,5 +248,6 @@ struct Worker {
     uint64_t recent;                   /* its index */
     uint64_t changes;                  /* of memory and LDS, and arrivals at barriers */
     Pending *spare;
+    uint64_t touched[MOST_LDS_DWORDS / 64]; /* a bit for each dword of the LDS, see counters.h */
     Fault fault;
 };

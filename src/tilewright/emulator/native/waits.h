@@ -26,9 +26,10 @@ static void commit_scalars(Wave *w, Pending *p);
 
 HOT bool writes_registers(const Pending *p) { return p->commit == commit_vectors || p->commit == commit_scalars; }
 
-static void append(Queue *q, Pending *p) {
+static void append(Wave *w, Queue *q, Pending *p) {
     if (!q->length)
         q->from = INT32_MAX, q->to = 0;
+    w->busy |= 1u << (q - w->queue);
     if (writes_registers(p)) {
         int first = p->instruction->out.index, behind = first + (int)p->count;
         q->from = first < q->from ? first : q->from;
@@ -56,6 +57,7 @@ static void drain(Wave *w, Queue *q, uint32_t count) {
     uint32_t over = ordered > count ? ordered - count : 0;
     Pending *p = q->first;
     *q = (Queue){0};
+    w->busy &= ~(1u << (q - w->queue));
     while (p) {
         Pending *next = p->next;
         p->next = NULL;
@@ -66,7 +68,7 @@ static void drain(Wave *w, Queue *q, uint32_t count) {
                 p->commit(w, p);
             release(w, p);
         } else
-            append(q, p);
+            append(w, q, p);
         p = next;
     }
 }
@@ -95,6 +97,7 @@ static void drop_pending(Wave *w) {
         }
         w->queue[k] = (Queue){0};
     }
+    w->busy = 0;
 }
 
 static void free_spare(Worker *worker) {
@@ -132,7 +135,7 @@ HOT int finish_in(Wave *w, Pending *p, uint32_t number) {
         Queue *q = &w->queue[number];
         if (q->length >= g->capacity[number])
             drain(w, q, g->capacity[number] - 1u); /* a full counter cannot count one more */
-        append(q, p);
+        append(w, q, p);
         return NEXT;
     }
     if (p->commit)
@@ -191,13 +194,15 @@ static void overtake(Wave *w, const Instruction *i, Pending *p) {
 /* Strict mode: a load under way arrives right after something else wrote its register, and overwrites that; turned, it
  * arrives right before. It stays in its queue: see overwrites.py. */
 COLD void overwrite(Wave *w, const Instruction *i) {
-    for (int k = 0; k < QUEUES; k++)
-        if (w->queue[k].length && may_meet(i->written, &w->queue[k]))
-            for (Pending *p = w->queue[k].first; p; p = p->next)
+    for (uint32_t left = w->busy; left; left &= left - 1) {
+        const Queue *q = &w->queue[__builtin_ctz(left)];
+        if (may_meet(i->written, q))
+            for (Pending *p = q->first; p; p = p->next)
                 if (meets(i->written, p)) {
                     if (w->worker->launch->turned)
                         overtake(w, i, p);
                     else
                         p->commit(w, p);
                 }
+    }
 }

@@ -45,6 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.arch.blockwise import compute_blockwise
 from tilewright.arch.number_formats import Floats, compute_spacing, find_format, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.ops.tolerance import Tolerance
@@ -57,6 +58,8 @@ SIGMAS = 8.0
 STORE_ULPS = {"bf16": 1.0}
 # Types whose subnormals some GPUs treat as zero.
 FLUSHED = ("fp16", "bf16")
+# A sum of products of two operands, such as `np.matmul`.
+Product = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 
 class ProductMagnitudes(NamedTuple):
@@ -68,7 +71,7 @@ class ProductMagnitudes(NamedTuple):
 
 def to_float64(values: NDArray[Any]) -> Floats:
     """The values in float64, which represents every type exactly."""
-    return np.asarray(values).astype(np.float64)
+    return np.asarray(values, dtype=np.float64)
 
 
 def has_only_integers(*arrays: Floats) -> bool:
@@ -76,41 +79,71 @@ def has_only_integers(*arrays: Floats) -> bool:
     return all(bool(np.all(array == np.rint(array))) for array in arrays)
 
 
-def make_exact_tolerance(like: Floats) -> Tolerance:
+def make_exact_tolerance(like: NDArray[Any]) -> Tolerance:
     """A tolerance of zero with an array's shape."""
-    return Tolerance(np.zeros_like(like), np.zeros_like(like))
+    return Tolerance(np.zeros(like.shape), np.zeros(like.shape))
 
 
-def compute_magnitudes(
-    product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]], a: Floats, b: Floats, terms: int
-) -> ProductMagnitudes:
-    """Magnitudes of sums of products, where `product(a, b)` sums `terms` of them for each element.
+def compute_product_error(
+    product: Product, a: Floats, b: Floats, terms: int, accumulator: str, arch: Arch
+) -> Tolerance:
+    """The error of sums of products, where `product(a, b)` sums `terms` of them for each element."""
+    narrow_a, narrow_b = _to_magnitudes(a), _to_magnitudes(b)
+    sums, whole = product(narrow_a, narrow_b), has_only_integers(a, b)
+    if _is_summed_exactly(_bound_magnitude(float(sums.max(initial=0.0)), terms), accumulator, arch, whole=whole):
+        return make_exact_tolerance(sums)
 
-    Computed in fp32, which is twice as fast. The magnitude is still an upper bound.
-    """
-    narrow_a, narrow_b = np.abs(a).astype(np.float32), np.abs(b).astype(np.float32)
-    magnitude = to_float64(product(narrow_a, narrow_b)) * (1 + terms * 2.0**-24)
-    norm = np.sqrt(to_float64(product(narrow_a * narrow_a, narrow_b * narrow_b)))
+    def bound(sums: NDArray[np.float32], squares: NDArray[np.float32]) -> tuple[Floats, Floats]:
+        each = _bound_sum_error(_to_sizes(sums, squares, terms), terms, accumulator, arch, whole=whole)
+        return each.limit, each.deviation
+
+    return Tolerance(*compute_blockwise(bound, sums, product(narrow_a * narrow_a, narrow_b * narrow_b)))
+
+
+def compute_magnitudes(product: Product, a: Floats, b: Floats, terms: int) -> ProductMagnitudes:
+    """Magnitudes of sums of products, where `product(a, b)` sums `terms` of them for each element."""
+    narrow_a, narrow_b = _to_magnitudes(a), _to_magnitudes(b)
+    return _to_sizes(product(narrow_a, narrow_b), product(narrow_a * narrow_a, narrow_b * narrow_b), terms)
+
+
+def _to_magnitudes(values: Floats) -> NDArray[np.float32]:
+    """Absolute values in fp32, in which products are twice as fast."""
+    narrow = values.astype(np.float32)
+    return np.abs(narrow, out=narrow)
+
+
+def _to_sizes(sums: NDArray[np.float32], squares: NDArray[np.float32], terms: int) -> ProductMagnitudes:
+    """Magnitudes of sums of products from such sums in fp32. The magnitude is still an upper bound."""
+    magnitude = _bound_magnitude(to_float64(sums), terms)
     # Squares may be too small for fp32; and Σ|a||b| is at most √terms · N.
-    return ProductMagnitudes(magnitude, np.maximum(norm, magnitude / max(1, terms) ** 0.5))
+    return ProductMagnitudes(magnitude, np.maximum(np.sqrt(to_float64(squares)), magnitude / max(1, terms) ** 0.5))
+
+
+def _bound_magnitude(sums: Any, terms: int) -> Any:
+    """At least Σ|a||b|, if its terms were added up in fp32."""
+    return sums * (1 + terms * 2.0**-24)
 
 
 def compute_sum_error(sizes: ProductMagnitudes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
     """The error of sums of `terms` products of random signs; of integers if `whole` is set."""
-    magnitude = sizes.magnitude
-    if is_integer(accumulator):
-        return make_exact_tolerance(magnitude)
+    if _is_summed_exactly(float(sizes.magnitude.max(initial=0.0)), accumulator, arch, whole=whole):
+        return make_exact_tolerance(sizes.magnitude)
+    return _bound_sum_error(sizes, terms, accumulator, arch, whole=whole)
+
+
+def _is_summed_exactly(magnitude: float, accumulator: str, arch: Arch, *, whole: bool) -> bool:
+    """Whether no sum up to this magnitude has an error."""
+    return is_integer(accumulator) or (whole and magnitude <= find_format(accumulator, arch).integers)
+
+
+def _bound_sum_error(sizes: ProductMagnitudes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
     step, kind = STEP[accumulator], find_format(accumulator, arch)
-    inexact = magnitude > kind.integers
-    if whole and not inexact.any():
-        return make_exact_tolerance(magnitude)
-    worst = terms * step / (1 - terms * step) * magnitude
+    worst = terms * step / (1 - terms * step) * sizes.magnitude
     deviation = np.minimum((terms + 1) / 4 * step * sizes.norm, worst)
     lost = terms * kind.smallest_normal
-    limit, deviation = np.minimum(worst, SIGMAS * deviation) + lost, deviation + lost
-    if not whole:
-        return Tolerance(limit, deviation)
-    return Tolerance(np.where(inexact, limit, 0.0), np.where(inexact, deviation, 0.0))
+    limit = np.minimum(worst, SIGMAS * deviation) + lost
+    found = Tolerance(limit, deviation + lost)
+    return found.scale(sizes.magnitude > kind.integers) if whole else found
 
 
 def reduce_limit(off: Tolerance) -> Tolerance:
@@ -129,15 +162,12 @@ def drop_subnormals(values: Floats, name: str, arch: Arch) -> Floats:
 
 
 def compute_flush_error(
-    product: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
-    operands: tuple[Floats, Floats],
-    names: tuple[str, str],
-    arch: Arch,
+    product: Product, operands: tuple[Floats, Floats], names: tuple[str, str], arch: Arch
 ) -> Tolerance:
     """The error of treating all subnormal operands of a sum of products as zero, if the GPU does."""
-    a, b = (np.abs(each) for each in operands)
     lost = np.zeros(())
     if is_flushed(names[0], arch):
+        a, b = (np.abs(each) for each in operands)
         kept_a, kept_b = (drop_subnormals(each, name, arch) for each, name in zip((a, b), names, strict=True))
         if not (np.array_equal(kept_a, a) and np.array_equal(kept_b, b)):
             single = np.float32
@@ -146,24 +176,50 @@ def compute_flush_error(
     return Tolerance(lost, lost)
 
 
+def add_store_error(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:
+    """The error of values after storing them in a type, if it is `off` before and they were computed in `computed`."""
+    if name == computed:
+        return off
+
+    def bound(values: Floats, limit: Floats, deviation: Floats) -> tuple[Floats, Floats]:
+        before = Tolerance(limit, deviation)
+        each = before + compute_store_error(values, before, name, computed, arch)
+        return each.limit, each.deviation
+
+    return Tolerance(*compute_blockwise(bound, values, off.limit, off.deviation))
+
+
 def compute_store_error(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:
     """The error of storing values in a type, if their own error is `off` and they were computed in `computed`."""
     if name == computed:
         return make_exact_tolerance(off.limit)
-    lost = _ulps(name) * compute_spacing(np.abs(values) + off.limit, name, arch)
     ulp = compute_spacing(values, name, arch)
-    steps = values / ulp
-    # The distance of truncated values to the next value towards zero. Rounding, which is also correct, has no larger
-    # error.
-    steps -= np.trunc(steps) if _is_cut_off(name) else np.rint(steps)
-    apart = np.abs(steps, out=steps)
-    apart *= ulp
-    deviation = np.maximum(lost / 3**0.5, apart)
-    exact = np.asarray(off.limit == 0)
-    if exact.any():
-        held = exact & (apart == 0)
-        lost, deviation = np.where(held, 0.0, lost), np.where(held, 0.0, deviation)
+    if off.limit.max(initial=0.0) > 0:
+        lost = compute_spacing(np.abs(values) + off.limit, name, arch)
+        lost *= _ulps(name)
+    else:
+        lost = _ulps(name) * ulp
+    apart = _compute_distance(values, ulp, name)
+    deviation = lost / 3**0.5
+    np.maximum(deviation, apart, out=deviation)
+    inexact = np.asarray((off.limit != 0) | (apart != 0))
+    if not inexact.all():
+        # With a random mask a product takes an eighth of the time of `where`, which guesses branches.
+        lost *= inexact
+        deviation *= inexact
     return Tolerance(lost, deviation)
+
+
+def _compute_distance(values: Floats, ulp: Floats, name: str) -> Floats:
+    """The distance of values to the nearest value of a type, or to the next one towards zero if it is truncated.
+
+    Rounding a type that is truncated is also correct, and has no larger error.
+    """
+    steps = values / ulp
+    steps -= np.trunc(steps) if _is_cut_off(name) else np.rint(steps)
+    np.abs(steps, out=steps)
+    steps *= ulp
+    return steps
 
 
 def compute_rounding_error(reach: Floats, name: str, arch: Arch, *, exact: NDArray[np.bool_]) -> Tolerance:

@@ -14,6 +14,7 @@ Kernels use D / f (`d`), and multiply by f at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale, keep_probability
 from tilewright.ops.fmha.problem import Problem
@@ -37,9 +39,12 @@ from tilewright.ops.fmha.sequences import (
 from tilewright.ops.fmha.stages import get_keys_per_part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GradientOperands:
-    """The operands of a sequence's gradients: (head, token, element), and (head, query, key) for pairs."""
+    """The operands of a sequence's gradients: (head, token, element), and (head, query, key) for pairs.
+
+    What follows from them is computed once.
+    """
 
     q: Floats
     k: Floats
@@ -51,17 +56,17 @@ class GradientOperands:
     keep: NDArray[np.bool_]
     kept_by: float  # f
 
-    @property
+    @cached_property
     def weights(self) -> Floats:
         """The kept probabilities, not multiplied by f."""
         return np.where(self.keep, self.probabilities, 0.0)
 
-    @property
+    @cached_property
     def by_weight(self) -> Floats:
         """do vᵀ."""
-        return self.d_o @ self.v.swapaxes(1, 2)
+        return multiply_matrices(self.d_o, self.v.swapaxes(1, 2))
 
-    @property
+    @cached_property
     def by_score(self) -> Floats:
         """dS / f, as in kernels: P · (K · (do vᵀ) - d)."""
         return self.probabilities * (np.where(self.keep, self.by_weight, 0.0) - self.d[..., None])
@@ -106,7 +111,7 @@ def compute_dq_dk_dv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, N
         sums = select_rows(problem, made, "dq_acc", sequence)
         for i, first in enumerate(range(0, sequence.keys, keys)):
             part = slice(first, first + keys)
-            sums[i] = problem.scale * its.kept_by * (its.by_score[..., part] @ its.k[:, part])
+            sums[i] = problem.scale * its.kept_by * multiply_matrices(its.by_score[..., part], its.k[:, part])
     return made
 
 
@@ -115,8 +120,8 @@ def _put_gradients(
 ) -> None:
     """Write a sequence's part of all gradients except dq."""
     by_score = its.kept_by * its.by_score
-    dk = problem.scale * (by_score.swapaxes(1, 2) @ its.q)
-    dv = its.kept_by * (its.weights.swapaxes(1, 2) @ its.d_o)
+    dk = problem.scale * multiply_matrices(by_score.swapaxes(1, 2), its.q)
+    dv = its.kept_by * multiply_matrices(its.weights.swapaxes(1, 2), its.d_o)
     select_rows(problem, made, "dk", sequence)[...] = sum_shared_heads(problem, dk)
     select_rows(problem, made, "dv", sequence)[...] = sum_shared_heads(problem, dv)
     if "dbias" in made:
@@ -145,7 +150,8 @@ def compute_backward(problem: Problem, given: Arrays, arch: Arch) -> dict[str, N
     for sequence in iterate_sequences(problem, given):
         its = compute_operands(problem, with_d, sequence)
         _put_gradients(problem, made, sequence, its)
-        select_rows(problem, made, "dq", sequence)[...] = problem.scale * its.kept_by * (its.by_score @ its.k)
+        dq = problem.scale * its.kept_by * multiply_matrices(its.by_score, its.k)
+        select_rows(problem, made, "dq", sequence)[...] = dq
     return made
 
 

@@ -8,6 +8,7 @@ Intermediate results are not rounded. The rounding of kernels is part of the tol
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, find_array_dtype
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.fmha.dropout import draw_keep_mask, draw_random_bytes, dropout_scale
 from tilewright.ops.fmha.kind import find_computation
@@ -25,9 +27,9 @@ from tilewright.ops.fmha.tensors import list_tensors
 _NO_SINKS: Floats = np.asarray(-np.inf)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scores:
-    """The scores of a sequence, (head, query, key), and their terms."""
+    """The scores of a sequence, (head, query, key), and their terms. What follows from them is computed once."""
 
     products: Floats  # scale · q · k
     added: Floats  # the bias; 0 without
@@ -36,30 +38,30 @@ class Scores:
     # (head), or one number: the logit of a key without a value
     sinks: Floats = field(default_factory=lambda: _NO_SINKS)
 
-    @property
+    @cached_property
     def largest(self) -> Floats:
         """The largest score of each row, or its sink; 0 where no key is visible."""
         largest = np.maximum(self.final.max(axis=-1, initial=-np.inf), self.sinks[..., None])
         return np.where(np.isfinite(largest), largest, 0.0)
 
-    @property
+    @cached_property
     def exponentials(self) -> Floats:
         """Exponentials relative to that of the largest score; 0 where masked."""
         return np.asarray(np.exp(self.final - self.largest[..., None]))
 
-    @property
+    @cached_property
     def total(self) -> Floats:
         """The sum of each row's exponentials, with that of the sink; 1 where no key is visible."""
         total = self.exponentials.sum(axis=-1) + np.exp(self.sinks[..., None] - self.largest)
         return np.where(total > 0, total, 1.0)
 
-    @property
+    @cached_property
     def lse(self) -> Floats:
         """The log of the sum of exponentials of each row; minus infinity where no key is visible."""
         seen = self.visible.any(axis=-1) & np.isfinite(self.final).any(axis=-1)
         return np.where(seen | np.isfinite(self.sinks[..., None]), self.largest + np.log(self.total), -np.inf)
 
-    @property
+    @cached_property
     def probabilities(self) -> Floats:
         """The probabilities: each row sums to 1, to less with a sink, or is 0 where no key is visible."""
         return self.exponentials / self.total[..., None]
@@ -99,7 +101,7 @@ def compute_scores(problem: Problem, given: Arrays, sequence: TokenSequence) -> 
     q = to_float64(select_rows(problem, given, "q", sequence))
     k = repeat_kv_heads(problem, to_float64(select_rows(problem, given, "k", sequence)))
     seen = build_visibility_mask(problem, sequence.queries, sequence.keys)
-    products = problem.scale * (q @ k.swapaxes(1, 2))
+    products = problem.scale * multiply_matrices(q, k.swapaxes(1, 2))
     added = np.zeros_like(products)
     if problem.bias == "elementwise":
         added = to_float64(select_rows(problem, given, "bias", sequence))
@@ -123,7 +125,7 @@ def apply_dropout(problem: Problem, probabilities: Floats, sequence: TokenSequen
 
 def compute_attention(problem: Problem, of_scores: Scores, v: Floats, sequence: TokenSequence) -> Floats:
     """Return values weighted by probabilities: (head, query, element). The division comes last, to keep sums exact."""
-    return (apply_dropout(problem, of_scores.exponentials, sequence) @ v) / of_scores.total[..., None]
+    return multiply_matrices(apply_dropout(problem, of_scores.exponentials, sequence), v) / of_scores.total[..., None]
 
 
 def result_scale(problem: Problem) -> float:
@@ -186,7 +188,7 @@ def compute_splitkv(problem: Problem, given: Arrays, arch: Arch) -> dict[str, ND
         for i, part in enumerate(split_keys(problem, sequence.keys)):
             of_part = select_keys(of_sequence, part)
             scale = problem.scale_p if problem.static_quant else 1.0
-            o[i] = scale * (of_part.exponentials @ v[:, part]) / of_part.total[..., None]
+            o[i] = scale * multiply_matrices(of_part.exponentials, v[:, part]) / of_part.total[..., None]
             lse[i] = of_part.lse
     return made
 

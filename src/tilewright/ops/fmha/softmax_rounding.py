@@ -33,13 +33,12 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, compute_spacing, find_format, is_representable
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import (
     STEP,
     STORE_ULPS,
     compute_flush_error,
-    compute_magnitudes,
-    compute_sum_error,
-    has_only_integers,
+    compute_product_error,
     is_flushed,
 )
 from tilewright.ops.fmha.element_types import DTYPES
@@ -70,17 +69,18 @@ class SoftmaxErrors:
 def compute_dot_error(a: Floats, b: Floats, name: str, arch: Arch) -> Tolerance:
     """Return the error of a @ bᵀ in the matrix unit, for operands of a type."""
     turned, terms = b.swapaxes(-1, -2), a.shape[-1]
-    bound = compute_sum_error(
-        compute_magnitudes(np.matmul, a, turned, terms), terms, "fp32", arch, whole=has_only_integers(a, b)
-    )
-    return bound + compute_flush_error(np.matmul, (a, turned), (name, name), arch)
+    bound = compute_product_error(multiply_matrices, a, turned, terms, "fp32", arch)
+    return bound + compute_flush_error(multiply_matrices, (a, turned), (name, name), arch)
 
 
 def compute_score_error(problem: Problem, of_scores: Scores, q: Floats, k: Floats, arch: Arch) -> Tolerance:
     """Return the error of each score before m is subtracted, in units of the natural logarithm."""
     products, added = np.abs(of_scores.products), np.abs(of_scores.added)
     dot = compute_dot_error(q, k, DTYPES[problem.dtype].qkv, arch).scale(problem.scale)
-    own = U * (3 * products + 3 * added + np.where(added > 0, products + added, 0.0))
+    own = 3 * products
+    if problem.bias != "none":
+        own = own + 3 * added + np.where(added > 0, products + added, 0.0)
+    own = U * own
     if problem.logits_cap > 0:
         own = own + problem.logits_cap * TANH
     return (dot + Tolerance(own, own)).scale(of_scores.visible)

@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import (
     STEP,
     ProductMagnitudes,
+    add_store_error,
     compute_magnitudes,
     compute_store_error,
     compute_sum_error,
@@ -160,7 +162,7 @@ def bound_appended(_: Config, problem: Problem, given: Arrays, exact: Arrays, ar
     for name in ("q", "k"):
         product = np.zeros_like(sizes[name]) if has_only_integers(*turned) else 3 * U * sizes[name]
         off = make_exact_tolerance(sizes[name]) + Tolerance(product, product)
-        rounded = off + compute_store_error(to_float64(exact[name]), off, kind, "fp32", arch)
+        rounded = add_store_error(to_float64(exact[name]), off, kind, "fp32", arch)
         allowed[name] = rounded.scale(sizes[name] > 0)
     return allowed
 
@@ -254,12 +256,12 @@ def _compute_product_error(
     """Return the error of left @ right: left has errors, and right may have subnormals, which some GPUs flush to 0."""
     reach, terms = np.abs(left) + left_off.limit, left.shape[-1] + extra_terms
     off = compute_weighted_error(left_off, right) + compute_sum_error(
-        compute_magnitudes(np.matmul, reach, right, terms), terms, "fp32", arch, whole=False
+        compute_magnitudes(multiply_matrices, reach, right, terms), terms, "fp32", arch, whole=False
     )
     if is_flushed(kind, arch):
-        lost = reach @ np.abs(right - drop_subnormals(right, kind, arch))
+        lost = multiply_matrices(reach, np.abs(right - drop_subnormals(right, kind, arch)))
         off = off + Tolerance(lost, lost)
-    cut_off = get_rounding_bias(kind, get_rounding_ulps(kind), arch) * np.abs(left @ right)
+    cut_off = get_rounding_bias(kind, get_rounding_ulps(kind), arch) * np.abs(multiply_matrices(left, right))
     return reduce_limit(off + Tolerance(np.zeros_like(cut_off), cut_off))
 
 
@@ -271,7 +273,7 @@ def _compute_dq_error(
     rounded = steps.by_score_rounded
     left_off = Tolerance(rounded.limit[..., part], rounded.deviation[..., part])
     off = _compute_product_error(left, left_off, right, tiles, DTYPES[problem.dtype].qkv, arch)
-    return _scale_error(off, np.abs(left @ right), problem.scale * its.kept_by, 3)
+    return _scale_error(off, np.abs(multiply_matrices(left, right)), problem.scale * its.kept_by, 3)
 
 
 def _scale_error(off: Tolerance, size: Floats, factor: float, steps: int) -> Tolerance:
@@ -287,7 +289,7 @@ def _compute_other_tolerances(
     kind, types = DTYPES[problem.dtype].qkv, DTYPES[problem.dtype]
     scale = problem.scale * its.kept_by
     by_key = steps.by_score.swapaxes(1, 2)
-    dk = by_key @ its.q
+    dk = multiply_matrices(by_key, its.q)
     dk_off = _scale_error(
         _compute_product_error(by_key, _transpose_error(steps.by_score_rounded), its.q, 0, kind, arch),
         np.abs(dk),
@@ -295,7 +297,7 @@ def _compute_other_tolerances(
         3,
     )
     by_key = steps.weights.swapaxes(1, 2)
-    dv = by_key @ its.d_o
+    dv = multiply_matrices(by_key, its.d_o)
     dv_off = _compute_product_error(by_key, _transpose_error(steps.weights_off), its.d_o, 0, kind, arch)
     dv_off = _scale_error(dv_off, np.abs(dv), its.kept_by, 2)
     dbias = its.kept_by * steps.by_score
@@ -315,7 +317,7 @@ def _transpose_error(off: Tolerance) -> Tolerance:
 
 def _compute_shared_tolerance(problem: Problem, exact: Floats, off: Tolerance, kind: str, arch: Arch) -> Tolerance:
     """Return the tolerance of each head's stored gradient, or of the sum over heads that share keys and values."""
-    each = off + compute_store_error(exact, off, kind, "fp32", arch)
+    each = add_store_error(exact, off, kind, "fp32", arch)
     if problem.heads == problem.kv_heads:
         return each
     own = problem.heads // problem.kv_heads * STEP["fp32"] * sum_shared_heads(problem, np.abs(exact) + each.limit)
@@ -323,12 +325,12 @@ def _compute_shared_tolerance(problem: Problem, exact: Floats, off: Tolerance, k
         sum_shared_heads(problem, each.limit), np.sqrt(sum_shared_heads(problem, np.square(each.deviation)))
     )
     sums_off = together + Tolerance(own, own)
-    return sums_off + compute_store_error(sum_shared_heads(problem, exact), sums_off, kind, "fp32", arch)
+    return add_store_error(sum_shared_heads(problem, exact), sums_off, kind, "fp32", arch)
 
 
 def compute_dq_tolerance(problem: Problem, exact: Floats, off: Tolerance, arch: Arch) -> Tolerance:
     """Add the error of storing dq in its type."""
-    return off + compute_store_error(exact, off, DTYPES[problem.dtype].qkv, "fp32", arch)
+    return add_store_error(exact, off, DTYPES[problem.dtype].qkv, "fp32", arch)
 
 
 def compute_convert_error(problem: Problem, given: Arrays, arch: Arch) -> Tolerance:

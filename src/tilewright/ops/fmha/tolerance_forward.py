@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import (
     STEP,
     ProductMagnitudes,
+    add_store_error,
     compute_magnitudes,
-    compute_store_error,
     compute_sum_error,
     drop_subnormals,
     has_only_integers,
@@ -120,7 +121,7 @@ def compute_attention_errors(
     changed = scaled * (0.0 if _weight_factor(problem) == 1.0 else 3 * U)
     rounded = _compute_rounding_error(problem, scaled, off.flat, 1 / of_scores.total, kernel.ulps, arch)
     each = off.exponentials.scale(scaled) + Tolerance(changed, changed) + rounded
-    result, sizes = np.abs(scaled @ v), compute_magnitudes(np.matmul, scaled, v, keys)
+    result, sizes = np.abs(multiply_matrices(scaled, v)), compute_magnitudes(multiply_matrices, scaled, v, keys)
     # Errors that all weights of a row have in common: that of the divisor, and losses in the same direction.
     same = Tolerance(
         sums.limit, sums.deviation + off.rescaling + _compute_common_loss(problem, off.flat, kernel.ulps, arch)
@@ -136,7 +137,8 @@ def compute_attention_errors(
 
 def compute_weighted_error(each: Tolerance, values: Floats) -> Tolerance:
     """Return the error of a product of exact values and weights with independent errors."""
-    return Tolerance(each.limit @ np.abs(values), np.sqrt(np.square(each.deviation) @ np.square(values)))
+    squares = multiply_matrices(np.square(each.deviation), np.square(values))
+    return Tolerance(multiply_matrices(each.limit, np.abs(values)), np.sqrt(squares))
 
 
 def _compute_sum_errors(of_scores: Scores, off: SoftmaxErrors, keys: int, tiles: int) -> Tolerance:
@@ -166,7 +168,9 @@ def _compute_rounding_error(
     In a row with equal scores all weights are rounded in the same way: `_compute_common_loss` has their common error.
     """
     name = DTYPES[problem.dtype].p
-    usual = np.where(scaled > 0, compute_weight_rounding(scaled, share[..., None], name, ulps, arch), 0.0)
+    usual = compute_weight_rounding(scaled, share[..., None], name, ulps, arch) * (scaled > 0)
+    if not flat.any():
+        return Tolerance(usual, usual / 3**0.5)
     same = compute_constant_rounding(_weight_factor(problem), name, ulps, arch) * share[..., None] * (scaled > 0)
     rows_flat = flat[..., None]
     return Tolerance(np.where(rows_flat, same, usual), np.where(rows_flat, 0.0, usual / 3**0.5))
@@ -192,15 +196,16 @@ def _compute_gemm_error(
     terms, divisor = v.shape[1] + _WAVES, total[..., None]
     undivided = ProductMagnitudes(sizes.magnitude * divisor, sizes.norm * divisor)
     whole = has_only_integers(v) and _weight_factor(problem) == 1.0
-    exact = compute_sum_error(undivided, terms, "fp32", arch, whole=whole)
-    usual = compute_sum_error(undivided, terms, "fp32", arch, whole=False)
-    rows_flat = flat[..., None]
-    bound = Tolerance(
-        np.where(rows_flat, exact.limit, usual.limit), np.where(rows_flat, exact.deviation, usual.deviation)
-    ).scale(1 / divisor)
+    bound = compute_sum_error(undivided, terms, "fp32", arch, whole=False)
+    if whole and flat.any():
+        exact, rows_flat = compute_sum_error(undivided, terms, "fp32", arch, whole=True), flat[..., None]
+        bound = Tolerance(
+            np.where(rows_flat, exact.limit, bound.limit), np.where(rows_flat, exact.deviation, bound.deviation)
+        )
+    bound = bound.scale(1 / divisor)
     kind = DTYPES[problem.dtype].qkv
     if is_flushed(kind, arch):
-        lost = scaled @ np.abs(v - drop_subnormals(v, kind, arch))
+        lost = multiply_matrices(scaled, np.abs(v - drop_subnormals(v, kind, arch)))
         bound = bound + Tolerance(lost, lost)
     return bound
 
@@ -313,7 +318,5 @@ def compute_result_tolerance(
     """Add the error of storing o; an LSE is computed in the type in which it is stored."""
     allowed = dict(off)
     if "o" in allowed:
-        allowed["o"] = allowed["o"] + compute_store_error(
-            to_float64(exact["o"]), allowed["o"], DTYPES[problem.dtype].o, "fp32", arch
-        )
+        allowed["o"] = add_store_error(to_float64(exact["o"]), allowed["o"], DTYPES[problem.dtype].o, "fp32", arch)
     return allowed

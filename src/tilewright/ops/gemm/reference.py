@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.random_values import (
     LEAST_TERMS,
     WHOLE_NUMBERS,
@@ -33,12 +34,10 @@ from tilewright.ops.block_gemm.random_values import (
 )
 from tilewright.ops.block_gemm.resources import part_size
 from tilewright.ops.block_gemm.rounding import (
+    add_store_error,
     compute_add_error,
     compute_flush_error,
-    compute_magnitudes,
-    compute_store_error,
-    compute_sum_error,
-    has_only_integers,
+    compute_product_error,
     make_exact_tolerance,
     to_float64,
 )
@@ -77,10 +76,9 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
     `given` has logical arrays (m × k, k × n, m × n), with any strides. Nothing is rounded to C's type:
     `compute_tolerance` defines the allowed errors.
     """
-    a, b = given["a"], given["b"]
+    product = multiply_matrices(to_float64(given["a"]), to_float64(given["b"]))
     if is_integer(problem.dtype_a) and problem.elementwise == "PassThrough":
-        return {"c": np.asarray(a, dtype=np.int64) @ np.asarray(b, dtype=np.int64)}
-    product = to_float64(a) @ to_float64(b)
+        return {"c": product.astype(np.int64)}  # sums of 8-bit products are exact in float64
     return {"c": elementwise.apply(problem.elementwise, product, get_d_tensors(problem, given))}
 
 
@@ -106,13 +104,13 @@ def compute_tolerance(
         return {"c": _compute_split_error(config, problem, a, b, arch)}
     off = _compute_sum_error(config, a, b, arch)
     if problem.elementwise == "PassThrough":
-        return {"c": off + compute_store_error(exact, off, config.dtype_c, config.dtype_acc, arch)}
-    product = a @ b
+        return {"c": add_store_error(exact, off, config.dtype_c, config.dtype_acc, arch)}
+    product = multiply_matrices(a, b)
     if config.epilogue == "cshuffle":
-        off = off + compute_store_error(product, off, config.dtype_c, config.dtype_acc, arch)
+        off = add_store_error(product, off, config.dtype_c, config.dtype_acc, arch)
     ds = get_d_tensors(problem, inputs)
     off = elementwise.compute_error(problem.elementwise, product, ds, off, integers=is_integer(config.dtype_c))
-    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
+    return {"c": add_store_error(exact, off, config.dtype_c, "fp32", arch)}
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
@@ -125,10 +123,8 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
 def _compute_sum_error(config: Config, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of a sum of products before it is stored."""
     terms = a.shape[-1]
-    bound = compute_sum_error(
-        compute_magnitudes(np.matmul, a, b, terms), terms, config.dtype_acc, arch, whole=has_only_integers(a, b)
-    )
-    return bound + compute_flush_error(np.matmul, (a, b), (config.dtype_a, config.dtype_b), arch)
+    bound = compute_product_error(multiply_matrices, a, b, terms, config.dtype_acc, arch)
+    return bound + compute_flush_error(multiply_matrices, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 
 def _compute_split_error(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
@@ -138,9 +134,9 @@ def _compute_split_error(config: Config, problem: Problem, a: Floats, b: Floats,
     total = make_exact_tolerance(reach)
     exact = np.ones(reach.shape, dtype=bool)
     for part_a, part_b in _split_operands(config, problem, a, b, arch):
-        product = part_a @ part_b
+        product = multiply_matrices(part_a, part_b)
         off = _compute_sum_error(config, part_a, part_b, arch)
-        off = off + compute_store_error(product, off, name, config.dtype_acc, arch)
+        off = add_store_error(product, off, name, config.dtype_acc, arch)
         total = total + off
         reach += np.abs(product) + off.limit
         exact &= (off.limit == 0) & (product == np.rint(product))

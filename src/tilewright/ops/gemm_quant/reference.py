@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.random_values import (
     LEAST_TERMS,
     WHOLE_NUMBERS,
@@ -25,10 +26,8 @@ from tilewright.ops.block_gemm.random_values import (
     put_wide_numbers,
 )
 from tilewright.ops.block_gemm.rounding import (
-    compute_magnitudes,
-    compute_store_error,
-    compute_sum_error,
-    has_only_integers,
+    add_store_error,
+    compute_product_error,
     to_float64,
 )
 from tilewright.ops.block_gemm.scales import LEAST_EXPONENT, bound_scaled_error, draw_scales, multiply_scales
@@ -82,8 +81,9 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
     """C in float64, not rounded to its type. `given` has logical arrays (m × k, k × n), with any strides."""
     if problem.quant in GROUPED:
         a, b = _scale_operands(problem, given)
-        return {"c": a @ b}
-    return {"c": to_float64(given["a"]) @ to_float64(given["b"]) * multiply_scales(given["scale_a"], given["scale_b"])}
+        return {"c": multiply_matrices(a, b)}
+    product = multiply_matrices(to_float64(given["a"]), to_float64(given["b"]))
+    return {"c": product * multiply_scales(given["scale_a"], given["scale_b"])}
 
 
 def compute_tolerance(
@@ -99,7 +99,7 @@ def compute_tolerance(
         off = _bound_group_error(config, problem, inputs, arch)
     else:
         off = _bound_product_error(config, problem, inputs, exact, arch)
-    return {"c": off + compute_store_error(exact, off, config.dtype_c, "fp32", arch)}
+    return {"c": add_store_error(exact, off, config.dtype_c, "fp32", arch)}
 
 
 def _bound_product_error(
@@ -107,8 +107,7 @@ def _bound_product_error(
 ) -> Tolerance:
     """The error of a sum of products, and of its two products with scales."""
     a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
-    sizes = compute_magnitudes(np.matmul, a, b, problem.k)
-    summed = compute_sum_error(sizes, problem.k, config.dtype_acc, arch, whole=has_only_integers(a, b))
+    summed = compute_product_error(multiply_matrices, a, b, problem.k, config.dtype_acc, arch)
     return bound_scaled_error(summed, inputs["scale_a"], inputs["scale_b"], exact, arch)
 
 
@@ -125,8 +124,7 @@ def _bound_group_error(config: Config, problem: Problem, inputs: Mapping[str, ND
     scaled_a, scaled_b = _scale_operands(problem, inputs)
     a, b = scaled_a / unit_a, scaled_b / unit_b
     terms = problem.k + 3 * -(-problem.k // GROUP_K)
-    sizes = compute_magnitudes(np.matmul, a, b, terms)
-    summed = compute_sum_error(sizes, terms, config.dtype_acc, arch, whole=has_only_integers(a, b))
+    summed = compute_product_error(multiply_matrices, a, b, terms, config.dtype_acc, arch)
     return summed.scale(unit)
 
 

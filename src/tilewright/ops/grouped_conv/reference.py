@@ -38,13 +38,13 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats, is_integer
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import InvalidValueError
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import (
+    add_store_error,
     compute_add_error,
     compute_flush_error,
-    compute_magnitudes,
+    compute_product_error,
     compute_rounding_error,
-    compute_store_error,
-    compute_sum_error,
     has_only_integers,
     make_exact_tolerance,
     repeat_error,
@@ -60,9 +60,6 @@ from tilewright.ops.tolerance import Tolerance
 
 # Elements of the windows that are copied at once: 32 MB in float64. Taps of larger problems are processed one by one.
 AT_ONCE = 1 << 22
-# The number of multiplications up to which OpenBLAS uses one thread (SMP_THRESHOLD_MIN · GEMM_MULTITHREAD_THRESHOLD),
-# the number up to which products are divided into such parts, and the depth of the parts.
-ONE_THREAD, OF_TRIALS, DEPTH = 1 << 18, 1 << 26, 256
 
 
 def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
@@ -107,29 +104,6 @@ def compute_backward_weight(problem: Problem, grad: Floats, image: Floats) -> Fl
     for taps, seen in iterate_windows(problem, image):
         weight[:, :, taps] = multiply_matrices(columns, seen).reshape(problem.g, k, -1, c)
     return weight.reshape(problem.g, k, *problem.filter_size, c)
-
-
-def multiply_matrices(a: Floats, b: Floats) -> Floats:
-    """a @ b of stacks of matrices; in trials in parts that BLAS computes with one thread.
-
-    With several threads BLAS busy-waits for the last one: if other processes run, a product of 1 ms takes 90 ms.
-    """
-    g, m, k = a.shape
-    n = b.shape[2]
-    if not ONE_THREAD < m * n * k <= OF_TRIALS:
-        plain: Floats = np.matmul(a, b)
-        return plain
-    depth = min(DEPTH, k)
-    parts = -(-m // max(ONE_THREAD // (depth * n), 2))
-    rows, longer = divmod(m, parts)  # a remainder of one row would be another BLAS function, which uses threads
-    cut = longer * (rows + 1)
-    product = np.zeros((g, m, n), a.dtype)
-    for first in range(0, k, depth):
-        right = b[:, None, first : first + depth]
-        for some, height in ((slice(cut), rows + 1), (slice(cut, m), rows)):
-            left = a[:, some, first : first + depth]
-            product[:, some] += (left.reshape(g, -1, height, left.shape[2]) @ right).reshape(g, -1, n)
-    return product
 
 
 def iterate_windows(problem: Problem, image: Floats) -> Iterator[tuple[slice, Floats]]:
@@ -209,7 +183,7 @@ def compute_tolerance(
     if problem.k_batch > 1:
         computed = ImplicitGemm(config).dtype_c  # the type of stored parts
         off = off + _compute_parts_error(config, problem, (a, b), off.limit, computed, arch)
-    return {output.name: off + compute_store_error(exact, off, config.dtype_c, computed, arch)}
+    return {output.name: add_store_error(exact, off, config.dtype_c, computed, arch)}
 
 
 def tolerance_basis(config: Config, problem: Problem) -> Hashable:
@@ -221,9 +195,7 @@ def tolerance_basis(config: Config, problem: Problem) -> Hashable:
 def _compute_sum_error(config: Config, problem: Problem, a: Floats, b: Floats, arch: Arch) -> Tolerance:
     """The error of the sums of products, before anything is stored."""
     terms, product = compute_gemm_sizes(problem).k, partial(compute_convolution, problem)
-    bound = compute_sum_error(
-        compute_magnitudes(product, a, b, terms), terms, config.dtype_acc, arch, whole=has_only_integers(a, b)
-    )
+    bound = compute_product_error(product, a, b, terms, config.dtype_acc, arch)
     return bound + compute_flush_error(product, (a, b), (config.dtype_a, config.dtype_b), arch)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tilewright.arch.number_formats import Floats
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm import resources
+from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.random_values import (
     LEAST_TERMS,
     WHOLE_NUMBERS,
@@ -26,11 +27,9 @@ from tilewright.ops.block_gemm.random_values import (
     put_wide_numbers,
 )
 from tilewright.ops.block_gemm.rounding import (
+    add_store_error,
     compute_flush_error,
-    compute_magnitudes,
-    compute_store_error,
-    compute_sum_error,
-    has_only_integers,
+    compute_product_error,
     to_float64,
 )
 from tilewright.ops.block_gemm.scales import bound_scaled_error, draw_scales, multiply_scales
@@ -136,7 +135,7 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
     a, b = to_float64(given["a"]), to_float64(given["b"])
     c = np.zeros(next(tensor.shape for tensor in list_tensors(problem) if tensor.name == "c"))
     for group in list_groups(problem, given):
-        c[group.c] = a[group.a] @ b[group.b]
+        c[group.c] = multiply_matrices(a[group.a], b[group.b])
         if problem.has_scales:
             c[group.c] *= multiply_scales(given["scale_a"][group.scale_a], given["scale_b"][group.scale_b])
     return {"c": c}
@@ -155,14 +154,12 @@ def compute_tolerance(
     types = (config.dtype_a, config.dtype_b)
     for group in list_groups(problem, inputs):
         left, right = a[group.a], b[group.b]
-        sizes = compute_magnitudes(np.matmul, left, right, group.terms)
-        whole = has_only_integers(left, right)
-        off = compute_sum_error(sizes, group.terms, config.dtype_acc, arch, whole=whole)
-        off = off + compute_flush_error(np.matmul, (left, right), types, arch)
+        off = compute_product_error(multiply_matrices, left, right, group.terms, config.dtype_acc, arch)
+        off = off + compute_flush_error(multiply_matrices, (left, right), types, arch)
         if problem.has_scales:
             scales = inputs["scale_a"][group.scale_a], inputs["scale_b"][group.scale_b]
             off = bound_scaled_error(off, *scales, exact[group.c], arch)
-        off = off + compute_store_error(exact[group.c], off, config.dtype_c, config.dtype_acc, arch)
+        off = add_store_error(exact[group.c], off, config.dtype_c, config.dtype_acc, arch)
         limit[group.c], deviation[group.c] = off.limit, off.deviation
     return {"c": Tolerance(limit, deviation)}
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.number_formats import Floats, find_largest, to_numpy_dtype
 from tilewright.arch.spec import Arch
-from tilewright.ops.block_gemm.rounding import compute_store_error, to_float64
+from tilewright.ops.block_gemm.rounding import add_store_error, compute_store_error, to_float64
 from tilewright.ops.norm.config import Config, get_common_fields
 from tilewright.ops.norm.problem import STRIDES, Problem, list_tensors
 from tilewright.ops.norm.rules import FIT_RULES
@@ -96,8 +96,8 @@ def compute_tolerance(
                 whole = np.trunc(exact["y"] - off.limit) != np.trunc(exact["y"] + off.limit)
                 found[tensor.name] = Tolerance(whole.astype(np.float64), whole.astype(np.float64))
             else:
-                stored = compute_store_error(to_float64(reference[tensor.name]), off, tensor.dtype, "fp32", arch)
-                found[tensor.name] = off + stored
+                exact_values = to_float64(reference[tensor.name])
+                found[tensor.name] = add_store_error(exact_values, off, tensor.dtype, "fp32", arch)
     return found
 
 
