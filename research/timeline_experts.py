@@ -184,8 +184,8 @@ def predict_all(data: Candidates, arch: Arch, folder: Path) -> dict[str, Floats]
         "the same with the bandwidth": Modelled(plain, least).scale(launch, 1.0),
         "timeline and bandwidth, fitted on all kernels": timeline.us,
         "timeline and bandwidth, each tile left out": timeline.left_out,
-        "counts and bandwidth, fitted on all kernels": counts.us,
-        "counts and bandwidth, each tile left out": counts.left_out,
+        "instruction counts and bandwidth, fitted on all kernels": counts.us,
+        "instruction counts and bandwidth, each tile left out": counts.left_out,
     }
 
 
