@@ -87,8 +87,9 @@ bench-journal: ## time and memory of a million records: resume, merge, export, q
 bench-select: ## time to select a kernel, compared with a look-up and LightGBM's own predict
 	$(BIN)/python tools/bench_select.py
 
-bench-verify: ## host time to verify a GEMM, once for a problem and for each kernel
+bench-verify: ## host time to verify a GEMM, once for a problem and for each kernel; CPU time of all trials of kernels
 	$(BIN)/python tools/bench_verify.py
+	$(BIN)/python tools/bench_verify_kernels.py
 
 bench-cluster: ## overhead of a task compared with bare Ray (a few minutes)
 	$(BIN)/python tools/bench_cluster.py --out docs/bench-cluster.md
