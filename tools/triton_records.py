@@ -111,10 +111,10 @@ def format_tables(records: Sequence[Record], reasons: Sequence[Reason]) -> str:
 
 
 def _format_rows(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    # A cell of Markdown has no line break and no bar.
-    cells = ([str(cell).replace("|", "\\|") for cell in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    # A cell of Markdown has no bar.
+    cells = ([str(cell).replace("|", "\\|") for cell in line] for line in (heads, *rows))
+    first, *others = (f"| {' | '.join(line).lstrip()} |" for line in cells)
+    return "\n".join((first, "|" + "---|" * len(heads), *others))
 
 
 def _format_outcomes(records: Sequence[Record], gpus: Sequence[str]) -> str:
@@ -124,7 +124,7 @@ def _format_outcomes(records: Sequence[Record], gpus: Sequence[str]) -> str:
         hours[record.run.gpu] += record.cpu_s / 3600  # type: ignore[assignment]  # a Counter adds floats, too
     rows: list[list[object]] = [["cases", *(sum(counted[gpu, name] for name in OUTCOMES) for gpu in gpus)]]
     rows += [[text, *(counted[gpu, name] for gpu in gpus)] for name, text in OUTCOMES.items()]
-    rows.append(["CPU hours", *(f"{hours[gpu]:.1f}" for gpu in gpus)])
+    rows.append(["CPU hours", *(f"{hours[gpu]:.2f}" for gpu in gpus)])
     return _format_rows(["", *gpus], rows)
 
 

@@ -128,7 +128,7 @@ def test_the_tables_count_outcomes_and_give_a_reason_for_all_that_do_not_pass() 
     reasons = [Reason("test_b", "by 2", "rounding"), Reason("test_b", "", "never"), Reason("", "CPU", "time")]
     outcomes, files, failures, skips = format_tables(records, reasons).split("\n\n")
     assert "| cases | 3 | 3 |\n| passed | 1 | 0 |\n| skipped by Triton | 0 | 1 |\n| failed | 2 | 1 |" in outcomes
-    assert outcomes.endswith("| exceeded the time | 0 | 1 |\n| CPU hours | 1.0 | 0.0 |")
+    assert outcomes.endswith("| exceeded the time | 0 | 1 |\n| CPU hours | 1.00 | 0.01 |")
     assert "| `test_core` | 1 / 0 / 2 | 0 / 0 / 1 |\n| `test_mxfp` | 0 / 0 / 0 | 0 / 1 / 1 |" in files
     assert failures.splitlines()[2:] == [
         "| `test_b` (2) | 2 | 0 | rounding |",
