@@ -98,7 +98,9 @@ def _translate_by_lane(kind: str, instruction: Instruction, code: LoadedCode) ->
     immediate = np.uint64(get_number(instruction, code, "offset") % 2**64)
 
     def add_lanes(group: WaveGroup) -> NDArray[np.uint64]:
-        return (read_pair(group, pair) + immediate)[:, None] + np.arange(0, 4 * group.lanes, 4, dtype=np.uint64)
+        total: NDArray[np.uint64] = np.repeat((read_pair(group, pair) + immediate)[:, None], group.lanes, axis=1)
+        total += np.arange(0, 4 * group.lanes, 4, dtype=np.uint64)
+        return total
 
     table = LOADS if kind == "load" else STORES
     return (_load if kind == "load" else _store)(add_lanes, table["dword"], register, code)
