@@ -85,9 +85,9 @@ def read_sparse(instruction: Instruction, code: LoadedCode) -> SparseForm:
         raise code.unknown(f"the matrix instruction {instruction.mnemonic}", instruction)
     if shape.lanes != code.lanes:
         raise code.unknown(f"{instruction.mnemonic} with {code.lanes} lanes", instruction)
-    registers = _find_registers(shape, instruction, code)
+    to, left, right, places = _find_registers(shape, instruction, code)
     modifiers, first_bit = _read_modifiers(shape, instruction, code)
-    return SparseForm(shape, modifiers, *registers, first_bit)
+    return SparseForm(shape, modifiers, to, left, right, places, first_bit)
 
 
 def translate_sparse(instruction: Instruction, code: LoadedCode) -> Step:
