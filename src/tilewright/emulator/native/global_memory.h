@@ -48,7 +48,7 @@ static int run_global_load(Wave *w, const Instruction *i) {
         return STOPPED;
     count_memory(w, READ, address, i->size, mask);
     check_access(w, READS, address, i->size, mask, NULL);
-    if (loads_directly(w, i)) {
+    if (!i->detail && loads_directly(w, i)) {
         load_lanes((uint8_t *const *)address, i->size, mask, &w->v[i->out.index]);
         return NEXT;
     }
