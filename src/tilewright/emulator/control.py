@@ -29,10 +29,9 @@ Condition = Callable[[WaveGroup], Mask]
 # of s_wait_event is that exports of graphics may begin (LLVM's llvm.amdgcn.s.wait.event.export.ready).
 _HINTS = frozenset({
     "s_nop", "v_nop", "v_clrexcp", "v_pipeflush", "s_sleep", "s_setprio", "s_clause", "s_delay_alu", "s_wait_event",
-    "s_waitcnt_depctr", "s_wait_alu",
-    "s_wait_idle", "s_singleuse_vdst", "s_icache_inv", "s_dcache_inv", "s_dcache_inv_vol", "s_dcache_wb",
-    "s_dcache_wb_vol", "s_dcache_discard", "s_dcache_discard_x2", "s_gl1_inv", "s_inst_prefetch",
-    "s_set_inst_prefetch_distance", "s_prefetch_inst", "s_prefetch_inst_pc_rel", "s_prefetch_data",
+    "s_waitcnt_depctr", "s_wait_alu", "s_wait_idle", "s_singleuse_vdst", "s_icache_inv", "s_dcache_inv",
+    "s_dcache_inv_vol", "s_dcache_wb", "s_dcache_wb_vol", "s_dcache_discard", "s_dcache_discard_x2", "s_gl1_inv",
+    "s_inst_prefetch", "s_set_inst_prefetch_distance", "s_prefetch_inst", "s_prefetch_inst_pc_rel", "s_prefetch_data",
     "s_prefetch_data_pc_rel", "s_buffer_prefetch_data", "s_incperflevel", "s_decperflevel", "s_ttracedata",
     "s_ttracedata_imm", "s_wakeup", "s_version", "s_code_end", "s_set_gpr_idx_off",
 })  # fmt: skip

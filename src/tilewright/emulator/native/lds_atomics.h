@@ -55,21 +55,27 @@ static int finish_change(Wave *w, Pending *p, uint64_t mask) {
     return finish(w, p);
 }
 
-static int run_lds_atomic(Wave *w, const Instruction *i) {
+/* Start an operation on one or two places of each active lane. */
+static int run_change(Wave *w, const Instruction *i, int places, uint32_t detail, void (*commit)(Wave *, Pending *),
+                      void (*in_lds)(Wave *, Pending *)) {
     uint64_t mask = exec_of(w);
     if (!mask)
         return occupy(w, i);
     Pending *p = new_pending(w, i);
     if (!p)
         return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
-    if (take_places(w, i, 1, mask, p)) {
+    if (take_places(w, i, places, mask, p)) {
         release(w, p);
         return STOPPED;
     }
-    p->detail = atomic_in_mode(w, i);
-    p->commit = commit_lds_atomic;
-    p->in_lds = atomic_in_lds;
+    p->detail = detail;
+    p->commit = commit;
+    p->in_lds = in_lds;
     return finish_change(w, p, mask);
+}
+
+static int run_lds_atomic(Wave *w, const Instruction *i) {
+    return run_change(w, i, 1, atomic_in_mode(w, i), commit_lds_atomic, atomic_in_lds);
 }
 
 /* Lane by lane, the first place before the second one. Returns how many places changed. */
@@ -104,19 +110,7 @@ static void commit_exchange(Wave *w, Pending *p) {
 }
 
 static int run_lds_exchange_two(Wave *w, const Instruction *i) {
-    uint64_t mask = exec_of(w);
-    if (!mask)
-        return occupy(w, i);
-    Pending *p = new_pending(w, i);
-    if (!p)
-        return fail(w, NO_ROOM_FAULT, -1, 0, sizeof *p);
-    if (take_places(w, i, 2, mask, p)) {
-        release(w, p);
-        return STOPPED;
-    }
-    p->commit = commit_exchange;
-    p->in_lds = exchange_in_lds;
-    return finish_change(w, p, mask);
+    return run_change(w, i, 2, i->detail, commit_exchange, exchange_in_lds);
 }
 
 /* The first active lane adds or subtracts the number of active lanes. */
