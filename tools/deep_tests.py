@@ -1,26 +1,43 @@
 """Run the checks that take too long for CI: tests marked `deep`, and the tables of truth, verified and mutations.
 
 The checks are split into parts. A part that passed is not run again while the sources stay the same, so you can stop a
-run at any time and continue later. `--list` prints the parts, `--part NAME` runs one of them even if it passed.
+run at any time and continue later. `--list` prints the parts, `--part NAME` runs one of them even if it passed. Each
+part's last result is in a table, with its date and commit.
 
-    python tools/deep_tests.py --jobs 2
+    python tools/deep_tests.py --jobs 2 --out docs/deep-tests.md
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 DONE = ROOT / "build" / "deep_tests.jsonl"
 # The outcome of a part depends on these. Documents are excluded: parts write some of them.
 SOURCES = ("src", "tests", "research", "tools", "examples", "pyproject.toml")
+PAGE_HEAD = """\
+# Deep tests
+
+Written by `tools/deep_tests.py`. CI leaves out the checks that take too long for each change. They are split into
+parts: one for each test file, and one for each table of [truth](truth.md), [verified kernels](verified.md) and
+[mutations](mutations.md). You see the last run of each part, the commit that it ran on, and its result.
+
+| part | date | commit | minutes | result |
+|---|---|---|---|---|
+"""
+_ROW = re.compile(r"\| `(?P<part>\w+)` \|.*")
+# The last line of pytest's output, such as `12 passed, 1 skipped in 3.21s (0:00:03)`.
+_SUMMARY = re.compile(r"(?P<counts>\d+ \w+(, \d+ \w+)*)(, \d+ warnings?)? in [\d.]+s")
 
 
 @dataclass(frozen=True)
@@ -31,9 +48,12 @@ class Part:
     command: tuple[str, ...]
 
 
-def list_deep_files() -> list[str]:
-    """Return the files in which pytest finds deep tests: some mark only those that need a kernel that CI lacks."""
-    command = (sys.executable, "-m", "pytest", "-q", "-m", "deep", "--collect-only", "-p", "no:cacheprovider")
+def list_deep_files(*paths: str) -> list[str]:
+    """Return the files among `paths` (default: all) with deep tests.
+
+    pytest must find them: some files mark only those tests that need a kernel that CI does not build.
+    """
+    command = (sys.executable, "-m", "pytest", "-q", "-m", "deep", "--collect-only", "-p", "no:cacheprovider", *paths)
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"pytest cannot collect the tests:\n{done.stdout}")
@@ -64,19 +84,58 @@ def read_passed(sources: str) -> set[str]:
     return {entry["part"] for entry in entries if entry["sources"] == sources and entry["exit"] == 0}
 
 
-def run_parts(wanted: Sequence[Part], sources: str) -> bool:
-    """Run parts one after another. Return whether all of them passed."""
+def run_parts(wanted: Sequence[Part], sources: str, out: Path | None) -> bool:
+    """Run parts one after another, and update the table after each. Return whether all of them passed."""
     all_passed = True
     DONE.parent.mkdir(exist_ok=True)
     for part in wanted:
         print(f"== {part.name}", flush=True)
         began = time.monotonic()
-        code = subprocess.run(part.command, cwd=ROOT, check=False).returncode
-        entry = {"part": part.name, "sources": sources, "exit": code, "seconds": round(time.monotonic() - began)}
+        code, result = run_part(part)
+        entry = {
+            "part": part.name,
+            "sources": sources,
+            "exit": code,
+            "seconds": round(time.monotonic() - began),
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "commit": read_commit(),
+            "result": result,
+        }
         with DONE.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry) + "\n")
+        if out is not None:
+            update_page(out, [entry])
         all_passed &= code == 0
     return all_passed
+
+
+def run_part(part: Part) -> tuple[int, str]:
+    """Run a part and print its output. Return its exit code and pytest's counts, or whether the command passed."""
+    result = ""
+    with subprocess.Popen(part.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            print(line, end="", flush=True)
+            if found := _SUMMARY.search(line):
+                result = found["counts"]
+    return run.returncode, result or ("passed" if run.returncode == 0 else f"failed with exit code {run.returncode}")
+
+
+def read_commit() -> str:
+    """Return the commit in the work tree, with `+` if files differ from it."""
+    command = ["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def update_page(page: Path, entries: Iterable[dict[str, Any]]) -> None:
+    """Write the rows of these entries to the table. Rows of other parts stay."""
+    lines = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
+    rows = {found["part"]: line for line in lines if (found := _ROW.fullmatch(line))}
+    for entry in entries:
+        minutes = f"{entry['seconds'] / 60:.1f}"
+        fields = (f"`{entry['part']}`", entry["date"], f"`{entry['commit']}`", minutes, entry["result"])
+        rows[entry["part"]] = f"| {' | '.join(fields)} |"
+    page.write_text(PAGE_HEAD + "".join(f"{rows[part]}\n" for part in sorted(rows)), encoding="utf-8")
 
 
 def main() -> int:
@@ -84,6 +143,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print the parts and whether they passed")
     parser.add_argument("--part", action="append", help="run only this part, even if it passed; may be repeated")
+    parser.add_argument("--out", type=Path, help="the page with the table of results, which is updated")
     options = parser.parse_args()
     every, sources = list_parts(options.jobs), digest_sources()
     unknown = set(options.part or ()) - {part.name for part in every}
@@ -95,7 +155,7 @@ def main() -> int:
             print(f"{'passed' if part.name in done else 'to do':7} {part.name}: {' '.join(part.command)}")
         return 0
     selected = [p for p in every if (p.name in options.part if options.part else p.name not in done)]
-    return 0 if run_parts(selected, sources) else 1
+    return 0 if run_parts(selected, sources, options.out) else 1
 
 
 if __name__ == "__main__":
