@@ -142,7 +142,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print the parts and whether they passed")
-    parser.add_argument("--part", action="append", help="run only this part, even if it passed; may be repeated")
+    parser.add_argument("--part", action="append", help="run only this part, even if it passed; may be repeated, in the order to run")
     parser.add_argument("--out", type=Path, help="the page with the table of results, which is updated")
     options = parser.parse_args()
     every, sources = list_parts(options.jobs), digest_sources()
@@ -154,7 +154,8 @@ def main() -> int:
         for part in every:
             print(f"{'passed' if part.name in done else 'to do':7} {part.name}: {' '.join(part.command)}")
         return 0
-    selected = [p for p in every if (p.name in options.part if options.part else p.name not in done)]
+    by_name = {part.name: part for part in every}
+    selected = [by_name[name] for name in options.part or [name for name in by_name if name not in done]]
     return 0 if run_parts(selected, sources, options.out) else 1
 
 
