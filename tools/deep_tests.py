@@ -142,7 +142,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print the parts and whether they passed")
-    parser.add_argument("--part", action="append", help="run only this part, even if it passed; may be repeated, in the order to run")
+    parser.add_argument(
+        "--part", action="append", help="run only this part, even if it passed; may be repeated, in the order to run"
+    )
     parser.add_argument("--out", type=Path, help="the page with the table of results, which is updated")
     options = parser.parse_args()
     every, sources = list_parts(options.jobs), digest_sources()
