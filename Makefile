@@ -6,7 +6,7 @@ JOBS ?= $(shell nproc)
 # Debian packages that only tests need: build systems, a server, a browser.
 TEST_PACKAGES := cmake ninja-build redis-server chromium
 
-.PHONY: help install debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees parity verified mutations clean
+.PHONY: help install compiler builder debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees parity verified mutations clean
 .PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
 
 help: ## list the targets
@@ -20,11 +20,17 @@ install: ## everything for CI: packages from PyPI and Debian at once, then CK Ti
 	$(MAKE) -j2 setup debian
 	$(MAKE) toolchain
 
+compiler: ## the Debian packages of the GPU-less toolchain
+	tools/install-toolchain
+
+builder: ## a virtual environment that can build kernels and nothing else: ready in seconds
+	test -x build/builder/bin/python || $(PYTHON) -m venv build/builder
+	build/builder/bin/pip install --quiet --editable .
+
 debian: ## the Debian packages for the toolchain and the tests
 	tools/install-debian $$(tools/install-toolchain --list) $(TEST_PACKAGES)
 
-toolchain: ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
-	tools/install-toolchain
+toolchain: compiler ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
 	$(BIN)/tilewright toolchain fetch-ck --tools
 	$(BIN)/tilewright toolchain fetch-ck --tree 2025-07
 	$(BIN)/tilewright doctor
