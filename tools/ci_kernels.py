@@ -33,7 +33,7 @@ from tilewright.building.store.local import Store
 from tilewright.building.store.tiers import Tiers
 from tilewright.building.toolchain import find_toolchain
 from tilewright.codegen.render import KernelSource, render_unchecked
-from tilewright.ops import find_op, parse_kernel
+from tilewright.ops import OPS, find_op, parse_kernel
 from tilewright.ops.kernel import Kernel
 
 LIST = Path(__file__).parents[1] / "tests" / "ci_kernels.txt"
@@ -175,10 +175,9 @@ def choose_list(entries: Sequence[Entry]) -> list[Entry]:
     """Choose the kernels from the samples again, by the costs measured so far, and keep the others."""
     samples = [kernel for expected, kernel in read_samples() if expected == "computes"]
     known = {entry.name: entry.cpu_s for entry in entries if entry.cpu_s}
-    record = read_costs(STORE)
-    usual = fmean(known.values()) if known else 1.0
-    chosen = choose_cover(samples, lambda kernel: known.get(kernel.slug) or record.estimate_cpu_s(kernel) or usual)
+    by_op = {op.name: [entry.cpu_s for entry in entries if entry.cpu_s and entry.kernel.op == op.name] for op in OPS}
     kept = [entry for entry in entries if entry.name not in {kernel.slug for kernel in samples}]
+    chosen = choose_cover(samples, lambda kernel: known.get(kernel.slug) or fmean(by_op[kernel.op] or [1.0]))
     return [*kept, *(Entry(kernel.slug, known.get(kernel.slug, 0.0)) for kernel in chosen)]
 
 

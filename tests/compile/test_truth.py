@@ -52,8 +52,6 @@ class Wanted:
     every_value_of: tuple[str, ...]  # fields
     dtypes: frozenset[str]
     dtype_field: str = "dtype_a"
-    # CI builds a kernel of each pair of features, and every bad example; otherwise only some kernels, the rest is deep.
-    pairs_in_ci: bool = True
     gpus: tuple[str, ...] = ARCHS
     for_newer: int = 0  # accepted kernels that need the newer CK tree
 
@@ -68,36 +66,30 @@ WANTED = {
         dtypes=frozenset({"fp16", "bf16", "fp32", "fp8"}),
         dtype_field="dtype",
     ),
-    "norm": Wanted(
-        37, 21, 5, 4, 60, ("kind", "residual", "quant"), frozenset({"fp16", "bf16", "fp32"}), "dtype", False
-    ),
+    "norm": Wanted(37, 21, 5, 4, 60, ("kind", "residual", "quant"), frozenset({"fp16", "bf16", "fp32"}), "dtype"),
     "gemm_quant": Wanted(
         **{"accepted": 65, "rejected": 29, "broken_rules": 10, "most_trials": 5, "pairs": 280},
         every_value_of=("quant", "layout", "pipeline"),
         for_newer=5,
         dtypes=frozenset({"fp8", "bf8"}),
-        pairs_in_ci=False,
         gpus=("gfx942", "gfx950", "gfx1201"),
     ),
     "grouped_gemm": Wanted(
         **{"accepted": 55, "rejected": 25, "broken_rules": 7, "most_trials": 5, "pairs": 240},
         every_value_of=("layout", "pipeline", "epilogue"),
         dtypes=frozenset({"fp16", "bf16", "fp8", "bf8"}),
-        pairs_in_ci=False,
     ),
     "topk": Wanted(
         **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 7, "pairs": 240},
         every_value_of=("activation",),
         dtypes=frozenset({"fp16", "bf16", "fp32"}),
         dtype_field="dtype",
-        pairs_in_ci=False,
     ),
     "moe_sorting": Wanted(
         **{"accepted": 40, "rejected": 16, "broken_rules": 1, "most_trials": 11, "pairs": 440},
         every_value_of=("masked", "keep_empty"),
         dtypes=frozenset(),  # indices and weights always have the same
         dtype_field="tile",
-        pairs_in_ci=False,
     ),
 }
 
@@ -122,10 +114,6 @@ def kernels_of(case: Case) -> tuple[Kernel, ...]:
 def cases(listed: Iterable[Case]) -> list[Any]:
     """Parameters of a test, those whose kernel CI does not build marked `deep`."""
     return tiered(listed, kernels_of)
-
-
-def is_in_ci(case: Case) -> bool:
-    return WANTED[case.kernel.op].pairs_in_ci
 
 
 def case_id(case: Case) -> str:
@@ -197,10 +185,10 @@ def test_the_sample_covers_what_there_is(name: str) -> None:
 
 def test_ci_builds_every_pair_of_features_and_every_bad_example() -> None:
     """What the list of kernels is chosen for: see tools/ci_kernels.py."""
-    missing = {pair for case in ACCEPTED if is_in_ci(case) for pair in list_pairs(case.kernel)}
+    missing = {pair for case in ACCEPTED for pair in list_pairs(case.kernel)}
     missing -= {pair for case in ACCEPTED if in_ci(case.kernel) for pair in list_pairs(case.kernel)}
     assert missing == set()
-    assert [case_id(case) for case in examples() if is_in_ci(case) and not in_ci(case.kernel)] == []
+    assert [case_id(case) for case in examples() if not in_ci(case.kernel)] == []
 
 
 @pytest.mark.parametrize("case", cases(examples()), ids=case_id)
