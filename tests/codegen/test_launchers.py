@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from absent_toolchain import TOOLCHAIN
+from ci_kernels import read_list
 from tilewright.building.compile_job import CompileJob
 from tilewright.building.store.local import Store
 from tilewright.codegen.render import list_headers, read_included_files, read_support_files, render_unchecked
@@ -48,15 +49,26 @@ def test_a_change_in_a_launcher_changes_the_keys_of_its_kernels_only(
     assert after["scale"] == before["scale"] and after["add"] != before["add"]
 
 
-def test_headers_are_precompiled_for_each_kind(staged_plugin: Path, tmp_path: Path) -> None:
+def test_kinds_share_precompiled_headers(staged_plugin: Path, tmp_path: Path) -> None:
+    """Their launchers are not among them: each is written next to its sources."""
     store = Store(tmp_path)
-    scale, wide, add = (
-        CompileJob(render_unchecked(each), TOOLCHAIN) for each in (kernel("scale"), kernel("scale", 256), kernel("add"))
-    )
-    for prefix in ("device_headers", "host_headers"):
-        keys = [getattr(unit, prefix).key(store) for unit in (scale, wide, add)]
-        assert keys[0] == keys[1] != keys[2]
-        assert SCALE in getattr(scale, prefix).texts and ADD not in getattr(scale, prefix).texts
+    scale, add = (CompileJob(render_unchecked(kernel(step)), TOOLCHAIN) for step in ("scale", "add"))
+    for one, other in ((scale.device_headers, add.device_headers), (scale.host_headers, add.host_headers)):
+        assert one.key(store) == other.key(store)
+        assert not {SCALE, ADD} & set(one.texts)
+    assert SCALE in scale.texts() and ADD not in scale.texts()
+    assert ADD in add.texts() and SCALE not in add.texts()
+
+
+@pytest.mark.parametrize("name", [op.name for op in OPS])
+def test_all_kernels_of_an_op_share_precompiled_headers(name: str, tmp_path: Path) -> None:
+    """In the host pass; the device pass has the same headers. What only some sources include is next to these."""
+    store = Store(tmp_path)
+    kernels = [entry.kernel for entry in read_list() if entry.name.startswith(f"{name}-")]
+    units = [CompileJob(render_unchecked(each), TOOLCHAIN) for each in kernels]
+    assert len({unit.host_headers.key(store) for unit in units}) == 1
+    for unit in units:
+        assert {**unit.host_headers.texts, **unit.texts()}.items() >= unit.source.files.items()
 
 
 @pytest.mark.parametrize("name", [op.name for op in OPS])

@@ -104,7 +104,9 @@ def compare_with_plain_build(kernel: Kernel, tmp_path: Path) -> None:
         (tmp_path / "ours.co").write_bytes(built_unchecked(kernel).verify_file(CODE_OBJECT).read_bytes())
     else:
         pch = prepare_header_set(unit.device_headers, STORE)
-        ours = compile_device(source.text, spec, unit.toolchain, tmp_path / "ours.co", extra_flags=pch.flags)
+        ours = compile_device(
+            source.text, spec, unit.toolchain, tmp_path / "ours.co", files=unit.own_files, extra_flags=pch.flags
+        )
         assert ours.ok, ours.log
     if getattr(kernel.config, "pipeline", "") == REORDERED:
         assert count_instructions(tmp_path / "ours.co", kernel) == count_instructions(tmp_path / "plain.co", kernel)

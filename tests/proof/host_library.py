@@ -10,7 +10,6 @@ import subprocess
 from pathlib import Path
 
 from ci_kernels import STORE
-from tilewright.building.compile import SOURCE
 from tilewright.building.compile_job import HOST_OBJECT, CompileJob
 from tilewright.building.precompiled_headers import prepare_header_set
 from tilewright.building.toolchain import Toolchain
@@ -28,7 +27,8 @@ def _run(*command: object, folder: Path | None = None) -> str:
 def build_host_library(kernel: Kernel, toolchain: Toolchain, folder: Path) -> ctypes.CDLL:
     """Compile and load the host code of a kernel, with the command and the precompiled headers of a build."""
     job = CompileJob(render_unchecked(kernel), toolchain)
-    (folder / SOURCE).write_text(job.source.text)
+    for name, text in job.texts().items():
+        (folder / name).write_text(text)
     _run(*job.host_command(prepare_header_set(job.host_headers, STORE)), folder=folder)
     objects = folder / HOST_OBJECT
     symbols = _run(toolchain.readelf, "--symbols", "--wide", objects).split()

@@ -18,8 +18,8 @@ from tilewright.building.flags import COMPAT_COPY, HIP_FORWARD, HIP_FORWARD_FLAG
 from tilewright.building.header_set import HeaderSet, PchFlags
 from tilewright.building.toolchain import Toolchain
 from tilewright.codegen.fatbin import fatbin_symbol, render_fatbin
-from tilewright.codegen.render import KernelSource, list_headers, render
-from tilewright.ops import ck_shortcuts
+from tilewright.codegen.render import KernelSource, choose_reachable, render
+from tilewright.ops import ck_shortcuts, find_op
 from tilewright.ops.kernel import Kernel
 
 # Part of every key. Increase it when the steps below change in a way that sources and flags do not show.
@@ -83,19 +83,29 @@ class CompileJob:
 
     @property
     def device_headers(self) -> HeaderSet:
-        """The headers to precompile for the device pass."""
+        """The headers to precompile for the device pass. The same for all kinds of an op."""
         name = f"device-{self.kernel.arch}"
-        return HeaderSet(name, self._device_flags(), list_headers(self.kernel), self._files(), self.toolchain)
+        return HeaderSet(name, self._device_flags(), self._headers, self._shared_files(), self.toolchain)
 
     @property
     def host_headers(self) -> HeaderSet:
-        """The headers to precompile for the host pass. The same for all GPUs."""
-        return HeaderSet("host", self._host_flags(), list_headers(self.kernel), self._files(), self.toolchain)
+        """The headers to precompile for the host pass. The same for all kinds of an op and all GPUs."""
+        return HeaderSet("host", self._host_flags(), self._headers, self._shared_files(), self.toolchain)
+
+    @property
+    def own_files(self) -> Mapping[str, str]:
+        """The files that the source includes besides the op's headers, such as the launchers of its kind.
+
+        They are parsed with the source: a set of precompiled headers for each kind costs more CPU time than it saves.
+        """
+        shared = choose_reachable(self._headers, self.source.files)
+        return {name: text for name, text in self.source.files.items() if name not in shared}
 
     def texts(self) -> Mapping[str, str]:
         """The files that the commands need in their folder."""
         symbol = fatbin_symbol(self.name)
         return {
+            **self.own_files,
             SOURCE: self.source.text,
             FATBIN: render_fatbin({self.kernel.arch: CODE_OBJECT}, symbol),
             HIP_FORWARD.name: HIP_FORWARD.read_text("utf-8"),
@@ -122,9 +132,14 @@ class CompileJob:
     def _host_flags(self) -> tuple[str, ...]:
         return self.toolchain.host_flags(COMPAT_COPY)
 
-    def _files(self) -> Mapping[str, str]:
-        """Our own headers and copies of CK's; both passes use the same folder."""
-        return {**self.source.files, **self.toolchain.compat_files(), **self.edited_headers}
+    @property
+    def _headers(self) -> tuple[str, ...]:
+        return find_op(self.kernel.op).headers
+
+    def _shared_files(self) -> Mapping[str, str]:
+        """Our own files among the op's headers, and copies of CK's; both passes use the same folder."""
+        shared = choose_reachable(self._headers, self.source.files)
+        return {**shared, **self.toolchain.compat_files(), **self.edited_headers}
 
     def facts(self) -> dict[str, Any]:
         """The facts to store with the files, without the results of the build."""
@@ -173,4 +188,5 @@ def write_texts(texts: Mapping[str, str], folder: Path) -> None:
     """Write texts as files into a new folder."""
     folder.mkdir(mode=0o700)
     for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)  # names of included files may contain folders
         (folder / name).write_text(text, encoding="utf-8")

@@ -1,5 +1,7 @@
 """Sets of headers to precompile: the headers that all kernels of an op include, parsed once per GPU and toolchain.
 
+Launchers, which only some of these kernels include, are parsed with each kernel.
+
 Precompiled headers do not change the generated code, so they are not part of kernel keys. They contain this machine's
 folders, so they never leave its store. They also contain system headers, which no key covers completely: the list of
 those that the compiler read is stored with their digest, and a precompiled header is used only while they are

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,9 @@ def render_unchecked(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
     """Render the source of any kernel, legal or not, for comparing the rules with the compiler."""
     api = find_current_api() if ck is None else ck
     text = render_text(kernel, api)
-    return KernelSource(kernel, text, _choose_reachable(text, read_included_files(kernel, api)), api)
+    # Others are not part of its key, so it is not rebuilt when they change: some are for other generations of CK Tile.
+    files = choose_reachable(_INCLUDE.findall(text), read_included_files(kernel, api))
+    return KernelSource(kernel, text, files, api)
 
 
 def render_text(kernel: Kernel, ck: CkApi) -> str:
@@ -76,11 +78,10 @@ def render_text(kernel: Kernel, ck: CkApi) -> str:
     )
 
 
-def _choose_reachable(text: str, files: Mapping[str, str]) -> Mapping[str, str]:
-    """The files that a source includes, directly or not. Others are not part of its key, so it is not rebuilt when they
-    change: some are for other generations of CK Tile."""
+def choose_reachable(names: Iterable[str], files: Mapping[str, str]) -> Mapping[str, str]:
+    """Choose those of some files that are named, or that one of these includes, directly or not."""
     found: set[str] = set()
-    waiting = _INCLUDE.findall(text)
+    waiting = list(names)
     while waiting:
         name = waiting.pop()
         if name in files and name not in found:
@@ -95,7 +96,7 @@ def _list_includes(text: str) -> tuple[str, ...]:
 
 
 def list_headers(kernel: Kernel) -> tuple[str, ...]:
-    """List the headers that a kernel includes, in order. They can be precompiled: kernels of a kind share them."""
+    """List the headers that a kernel includes, in order: those of its op, then the launchers of its kind."""
     op = find_op(kernel.op)
     return (*op.headers, *op.kind(kernel.config).launchers)
 
