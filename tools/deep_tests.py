@@ -13,6 +13,7 @@ import argparse
 import datetime
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -147,6 +148,8 @@ def main() -> int:
     )
     parser.add_argument("--out", type=Path, help="the page with the table of results, which is updated")
     options = parser.parse_args()
+    # A script's background jobs ignore SIGINT, and so would the tests' own programs, which are interrupted on purpose.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     every, sources = list_parts(options.jobs), digest_sources()
     unknown = set(options.part or ()) - {part.name for part in every}
     if unknown:
