@@ -41,7 +41,7 @@ _ERROR = re.compile(r"<stdin>:(\d+):\d+: error: (.*)")
 CLASSES = (
     ("graphics: images and ray tracing", r"image_|v_interp|exp$|export|lds_|ds_(param|direct)_|ds_bvh|ds_ordered"),
     ("graphics: typed buffers", r"tbuffer_|buffer_(load|store)_(lds_)?(d16_)?(hi_)?format"),
-    ("graphics: other", r"v_(cube|movrel|movrelsd)|s_(ttracedata|movrel)|v_swaprel"),
+    ("graphics: other", r"v_cube|s_ttracedata"),
     ("traps, debugging, queues", r"s_(rfe|cbranch_(g_fork|i_fork|join|cdbg)|setkill|sethalt|sendmsg|set_gpr_idx_exec"
      r"|dump|trap|getpc_dummy|atc_probe|monitor|sleep_var|alloc_vgpr|get_barrier|barrier_(init|join|leave)"
      r"|wakeup_barrier)|ds_gws"),

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tilewright.base.lazy_module import LazyModule
 from tilewright.building.disassembled import DisassembledLine
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.faults import CodeObjectError
-from tilewright.emulator.group import Step, WaveGroup
+from tilewright.emulator.group import Registers, Step, WaveGroup
 from tilewright.emulator.instruction import M0, Instruction, Operand
+from tilewright.emulator.write_hazards import apply_pending_loads, find_written_registers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,29 +103,60 @@ def shift_registers(instruction: Instruction, m0: int) -> Instruction:
     return replace(instruction, operands=operands)
 
 
-def make_indexed_step(instruction: Instruction, code: LoadedCode, make: Callable[[Instruction], Step]) -> Step:
-    """Return the step of an indexed instruction. `make` checks the registers and returns a step."""
+@dataclass(frozen=True, slots=True)
+class RegisterIndexing:
+    """How M0 changes an instruction: the bits of M0 that count, and the instruction with the registers they select.
+
+    `shift` raises `CodeObjectError` for registers that do not exist. `masked`: a wave without active lanes does
+    nothing, whatever its index.
+    """
+
+    used: int
+    shift: Callable[[int], Instruction]
+    masked: bool = False
+
+
+def index_operands(instruction: Instruction, code: LoadedCode) -> RegisterIndexing:
+    """Return the indexing of an instruction between s_set_gpr_idx_on and s_set_gpr_idx_off."""
     if not can_index(instruction):
         raise code.unknown("these operands with a register index", instruction)
-    steps: dict[int, Step] = {}
+    return RegisterIndexing(_USED, lambda m0: shift_registers(instruction, m0))
 
-    def get_step(m0: int) -> Step:
+
+def make_indexed_step(
+    instruction: Instruction, code: LoadedCode, indexing: RegisterIndexing, make: Callable[[Instruction], Step]
+) -> Step:
+    """Return the step of an instruction whose registers M0 selects. `make` checks the registers and returns a step."""
+    steps: dict[int, tuple[Step, Registers]] = {}
+
+    def get_step(m0: int) -> tuple[Step, Registers]:
         if m0 not in steps:
             try:
-                steps[m0] = make(shift_registers(instruction, m0))
+                shifted = indexing.shift(m0)
+                steps[m0] = make(shifted), find_written_registers(shifted, code)
             except CodeObjectError as error:
                 raise code.unknown("a register index beyond the registers of the kernel", instruction) from error
         return steps[m0]
 
+    def run(group: WaveGroup, m0: int) -> None:
+        step, written = get_step(m0)
+        step(group)
+        if group.batch.strict and group.pending:
+            apply_pending_loads(group, written)
+
+    get_step(0)  # an unknown form of the instruction is one with every index
+
     def execute(group: WaveGroup) -> None:
-        values = group.s[M0] & np.uint32(_USED)
-        if (values == values[0]).all():
-            get_step(int(values[0]))(group)
+        values = group.s[M0] & np.uint32(indexing.used)
+        runs = group.exec_mask.any(axis=1) if indexing.masked else np.ones(group.waves, np.bool_)
+        if runs.all() and (values == values[0]).all():
+            run(group, int(values[0]))
             return
-        for value in np.unique(values):
-            rows = np.flatnonzero(values == value)
+        for value in np.unique(values[runs]):
+            rows = np.flatnonzero(runs & (values == value))
+            # Its pending loads stay those of the group: they come after the write, also with `turned`.
             part = group.take(rows)
-            get_step(int(value))(part)
+            run(part, int(value))
             group.vgprs[:, rows], group.sgprs[rows], group.scc[rows] = part.vgprs, part.sgprs, part.scc
         group.update_exec_mask()
 

@@ -16,9 +16,10 @@ from tilewright.emulator.control import Ending
 from tilewright.emulator.disassembly import find_branch_target, parse_line
 from tilewright.emulator.faults import CodeFault, CodeObjectError, Fault
 from tilewright.emulator.group import Registers, Step, WaveGroup
-from tilewright.emulator.indexed_registers import find_indexed, make_indexed_step
+from tilewright.emulator.indexed_registers import RegisterIndexing, find_indexed, index_operands, make_indexed_step
 from tilewright.emulator.instruction import Instruction, Operand
-from tilewright.emulator.write_hazards import find_written_registers
+from tilewright.emulator.relative_moves import MOVES, index_move
+from tilewright.emulator.write_hazards import NONE, find_written_registers
 
 Translator = Callable[[Instruction, LoadedCode], Step | None]
 
@@ -46,8 +47,8 @@ class Listing:
 class BasicBlock:
     """Instructions that run one after another. `steps` has no hints; `sources` are the instructions of the steps.
 
-    `written` are the registers that each step writes at once. An odd address is that of the same instructions with the
-    vector instructions skipped (s_setvskip).
+    `written` are the registers that each step writes at once; steps whose registers M0 selects see to it themselves. An
+    odd address is that of the same instructions with the vector instructions skipped (s_setvskip).
     """
 
     address: int
@@ -174,7 +175,7 @@ class Program:
                 sources.append(instruction)
             at = instruction.next_address
             if end is not None or at in self._listing.leaders or at not in self._listing.lines:
-                changed = tuple(find_written_registers(source, self._code) for source in sources)
+                changed = tuple(self._find_written(source) for source in sources)
                 return BasicBlock(address, tuple(steps), tuple(sources), changed, end, instruction, count, mix)
 
     def translate_at(self, address: int) -> tuple[Instruction, Ending | None, Step | None]:
@@ -192,11 +193,11 @@ class Program:
         try:
             self.check_registers(instruction)
             end = control.find_ending(instruction, self._code)
-            if instruction.address in self._listing.indexed:
-                if end is not None:
-                    raise self._code.unknown("a jump between s_set_gpr_idx_on and s_set_gpr_idx_off", instruction)
-                if classify(instruction.mnemonic) == "valu":
-                    return None, make_indexed_step(instruction, self._code, self._make_checked_step)
+            if instruction.address in self._listing.indexed and end is not None:
+                raise self._code.unknown("a jump between s_set_gpr_idx_on and s_set_gpr_idx_off", instruction)
+            if self.is_indexed(instruction):
+                indexing = self._find_indexing(instruction)
+                return None, make_indexed_step(instruction, self._code, indexing, self._make_checked_step)
             return (end, None) if end is not None else (None, self._make_step(instruction))
         except Fault as fault:
             return None, FaultStep(fault)
@@ -220,9 +221,17 @@ class Program:
         """The number of vector registers that v names."""
         return self._code.accumulators or self._vgprs
 
-    def is_indexed(self, address: int) -> bool:
-        """Whether the registers of the instruction at an address are indexed."""
-        return address in self._listing.indexed
+    def is_indexed(self, instruction: Instruction) -> bool:
+        """Whether M0 selects registers of an instruction."""
+        name = instruction.mnemonic
+        return name in MOVES or (instruction.address in self._listing.indexed and classify(name) == "valu")
+
+    def _find_indexing(self, instruction: Instruction) -> RegisterIndexing:
+        find = index_move if instruction.mnemonic in MOVES else index_operands
+        return find(instruction, self._code)
+
+    def _find_written(self, instruction: Instruction) -> Registers:
+        return NONE if self.is_indexed(instruction) else find_written_registers(instruction, self._code)
 
     def check_registers(self, instruction: Instruction) -> None:
         """Raise for a vector register beyond those that the kernel requests."""

@@ -30,14 +30,20 @@ def find_written_registers(instruction: Instruction, code: LoadedCode) -> Regist
 
 
 def _find_written(instruction: Instruction, code: LoadedCode) -> Registers:
+    targets = list_destinations(instruction)
+    return frozenset(register for target in targets for register in _list_registers(target, code))
+
+
+def list_destinations(instruction: Instruction) -> list[Operand]:
+    """Return the operands that one instruction, not a dual one, writes at once."""
     name = instruction.mnemonic
-    if classify(name) not in _COMPUTES or name.startswith(_READ_ONLY) or not instruction.operands:
-        return NONE
+    if classify(name) not in _COMPUTES or name.startswith(_READ_ONLY):
+        return []
     targets = list(instruction.operands[:1])
     second = instruction.operands[1:2]
     if name.startswith(_SWAPS) or (name.startswith("v_") and second and second[0].kind == "s" and _has_carry(name)):
         targets += second
-    return frozenset(register for target in targets for register in _list_registers(target, code))
+    return targets
 
 
 def _has_carry(name: str) -> bool:

@@ -101,21 +101,6 @@ static int run_permute_row_by_lane(Wave *w, const Instruction *i) {
 
 static int run_handler(Wave *w, const Instruction *i);
 
-/* An instruction behind the code, with the registers that M0 selects; `offset` is the end of the kernel's registers. */
-static int run_indexed(Wave *w, const Instruction *i) {
-    Instruction moved = w->worker->launch->code[i->target];
-    uint32_t m0 = w->s[M0];
-    for (int k = 0; k < 4; k++) {
-        Operand *o = k < 3 ? &moved.in[k] : &moved.out;
-        if (!(m0 >> (12 + k) & 1) || o->kind != VECTOR)
-            continue;
-        o->index += (int32_t)(m0 & 0xff);
-        if (o->index + (o->value ? 2 : 1) > i->offset)
-            return fail(w, INDEX_FAULT, -1, 0, 0);
-    }
-    return run_handler(w, &moved);
-}
-
 /* Two instructions that both read before either writes. They stand behind the code, and write to registers of their
  * own (their `out`); `second` and `out` of the pair say where those go. */
 static int run_pair(Wave *w, const Instruction *i) {

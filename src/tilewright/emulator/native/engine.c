@@ -19,6 +19,7 @@
 #include "scalar_writes.h"
 #include "matrix.h"
 #include "cross_lane.h"
+#include "indexed.h"
 #include "elements.h"
 #include "logic.h"
 #include "operations.inc"

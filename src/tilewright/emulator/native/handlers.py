@@ -86,7 +86,9 @@ HANDLERS = {
     "permute_row_by_lane": "run_permute_row_by_lane",
     "pair": "run_pair",
     "halves": "run_halves",
+    # indexed.h
     "indexed": "run_indexed",
+    "relative_move": "run_relative_move",
     # elements.h
     "elements": "run_elements",
     # logic.h

@@ -24,6 +24,7 @@ from tilewright.emulator.native.layout import (
     MatrixRecord,
     Permutation,
     WrittenRange,
+    make_operand,
     make_record,
 )
 from tilewright.emulator.native.lower_alu import lower_alu
@@ -33,12 +34,13 @@ from tilewright.emulator.native.lower_matrix import lower_matrix
 from tilewright.emulator.native.lower_memory import lower_memory
 from tilewright.emulator.native.lowered import LOCATED, LoweredKernel, UnsupportedInstruction, make_array
 from tilewright.emulator.program import FaultStep, Program
-from tilewright.emulator.write_hazards import find_written_registers
+from tilewright.emulator.relative_moves import MOVES, check_operands, count_scalars, make_plain
+from tilewright.emulator.write_hazards import find_written_registers, list_destinations
 
 _LOWERERS: tuple[Callable[[Instruction, LoadedCode, LoweringTables], InstructionRecord | None], ...] = (
     lower_control, lower_memory, lower_lds, lower_matrix, lower_alu,
 )  # fmt: skip
-_PARTS = frozenset(NUMBERS[name] for name in ("pair", "halves", "indexed", "elements"))
+_PARTS = frozenset(NUMBERS[name] for name in ("pair", "halves", "indexed", "relative_move", "elements"))
 # Handwritten handlers whose operands can be indexed; so can those of the table.
 _INDEXABLE = frozenset(NUMBERS[name] for name in ("read_first_lane", "read_lane", "write_lane"))
 _ATOMICS = frozenset(
@@ -90,13 +92,15 @@ def _lower_line(
     try:
         instruction = program.read_instruction(address)
         program.check_registers(instruction)
-        made = _lower_instruction(instruction, code, tables)
-        if made is not None and program.is_indexed(address) and classify(instruction.mnemonic) == "valu":
-            made = _lower_indexed(made, instruction, program, tables)
+        if program.is_indexed(instruction):
+            made = _lower_indexed(instruction, program, code, tables)
+        else:
+            made = _lower_instruction(instruction, code, tables)
+            if made is not None:
+                _record_written(made, instruction, code)
     except Fault:
         made = None
     if made is not None:
-        _record_written(made, instruction, code)
         made.vector = int(control.is_skipped(instruction.mnemonic))
         return _LoweredLine(instruction, made)
     instruction, _, step = program.translate_at(address)
@@ -106,17 +110,35 @@ def _lower_line(
 
 
 def _lower_indexed(
-    made: InstructionRecord, instruction: Instruction, program: Program, tables: LoweringTables
+    instruction: Instruction, program: Program, code: LoadedCode, tables: LoweringTables
 ) -> InstructionRecord | None:
     """Put an instruction behind the code, for a record that indexes its registers. None if only NumPy supports it."""
-    old_value = any(made.sources[k].kind == VECTOR and made.sources[k].index == made.out.index for k in (2, 3))
-    if not can_index(instruction) or old_value or (made.op < len(NUMBERS) and made.op not in _INDEXABLE):
+    move = MOVES.get(instruction.mnemonic)
+    if move is not None:
+        check_operands(instruction, code)
+        instruction = make_plain(instruction)
+    made = _lower_instruction(instruction, code, tables)
+    if made is None or (move is None and not _can_index(made, instruction)):
         return None
     for operand, record in zip(instruction.operands, (made.out, *made.sources), strict=False):
-        if record.kind == VECTOR:
+        if record.kind in (VECTOR, SCALAR):
             record.value = int(operand.count == 2)
+    written = (operand for operand in list_destinations(instruction) if operand.kind in ("v", "s"))
+    for number, operand in enumerate(written):
+        made.written[number] = WrittenRange(VECTOR if operand.kind == "v" else SCALAR, operand.count, operand.index)
     tables.parts.append(made)
-    return make_record("indexed", target=len(tables.parts) - 1, offset=program.register_limit)
+    target = len(tables.parts) - 1
+    if move is None:
+        return make_record("indexed", target=target, offset=program.register_limit)
+    end = program.register_limit if made.out.kind == VECTOR else count_scalars(code)
+    destination, source = (make_operand(0, value=end, shift=bits.first, width=bits.width) for bits in move.indices)
+    return make_record("relative_move", destination, [source], target=target)
+
+
+def _can_index(made: InstructionRecord, instruction: Instruction) -> bool:
+    """Whether the engine can index the registers of an instruction of gfx9."""
+    old_value = any(made.sources[k].kind == VECTOR and made.sources[k].index == made.out.index for k in (2, 3))
+    return can_index(instruction) and not old_value and (made.op >= len(NUMBERS) or made.op in _INDEXABLE)
 
 
 def _record_written(made: InstructionRecord, instruction: Instruction, code: LoadedCode) -> None:

@@ -42,6 +42,7 @@ from tilewright.emulator.native.lower_control import make_capacities
 from tilewright.emulator.native.lowered import SPARE_REGISTERS, LoweredKernel, UnsupportedInstruction, make_array
 from tilewright.emulator.profile import InstructionCounts, ProfileRecorder
 from tilewright.emulator.program import Program
+from tilewright.emulator.relative_moves import PAIR_INDEX
 from tilewright.emulator.wave_paths import PathRecorder, WavePath
 
 if TYPE_CHECKING:
@@ -374,7 +375,7 @@ def _make_unknown_fault(name: str, found: FaultRecord, lowered: LoweredKernel, c
         "inactive": f"{instruction.mnemonic} with lanes that exec disables",
         "count": f"{instruction.mnemonic} with M0 that is not 0",
         "outside": "a scalar atomic that returns from outside of its buffer",
-        "index": "a register index beyond the registers of the kernel",
+        "index": PAIR_INDEX if found.size else "a register index beyond the registers of the kernel",
         "halves": "A or B that differs between lanes 0 to 15 and lanes 16 to 31",
     }
     return code.unknown(what[name], instruction)
