@@ -237,3 +237,14 @@ def test_gradients_that_lose_bits_are_refused(dtype: str) -> None:
     bits = {"fp16": 8, "bf16": 4, "fp32": 11}[dtype]
     for name in ("q", "k", "v", "d_o"):
         assert played.refuses(attention_of(played, **{name: bits})), name
+
+
+def test_gradients_that_are_truncated_twice_have_room() -> None:
+    """Shared keys: bf16 is truncated for each head and again for their sum, with losses in the same direction."""
+    problem = FmhaProblem(
+        family="backward", dtype="bf16", batch=1, heads=9, kv_heads=3, seqlen_q=11, seqlen_k=74, hdim_q=64, hdim_v=64
+    )
+    played = Played(attention("bf16", 64, "backward").kernel, problem, GFX942)
+    assert max(found.rms_share for found in played.judge(attention_of(played))) < 0.62
+    for name in ("q", "k", "v", "d_o"):
+        assert played.refuses(attention_of(played, **{name: 5})), name

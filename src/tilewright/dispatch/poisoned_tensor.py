@@ -6,6 +6,7 @@ Imports NumPy: import this module only to verify kernels.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,17 @@ _INTEGER_POISON = 0x7F
 _FNUZ_POISON = 0x80
 
 
+@cache
 def choose_poison(kind: np.dtype[Any]) -> int:
     """The fill byte for gaps, and for outputs before the launch."""
     if np.issubdtype(kind, np.integer):
         return _INTEGER_POISON
     return _FNUZ_POISON if kind.name.endswith("fnuz") else POISON
+
+
+def count_bytes(tensor: Tensor, kind: np.dtype[Any]) -> int:
+    """The size of a tensor's memory, from its first to its last element, gaps included."""
+    return compute_span(tensor.shape, tensor.strides) * kind.itemsize
 
 
 class PoisonedTensor:
@@ -35,13 +42,11 @@ class PoisonedTensor:
     def __init__(self, tensor: Tensor, kind: np.dtype[Any], values: NDArray[Any] | None) -> None:
         self.tensor = tensor
         self._kind = kind
-        elements = compute_span(tensor.shape, tensor.strides)
-        self.nbytes = elements * kind.itemsize
+        self.nbytes = count_bytes(tensor, kind)
         self.memory: NDArray[np.uint8] = np.full(self.nbytes, choose_poison(kind), np.uint8)
         if values is not None:
             self._make_view(self.memory)[...] = values
         self.after = self.memory.copy()
-        self._elements = elements
 
     def _make_view(self, memory: NDArray[np.uint8]) -> NDArray[Any]:
         # as_strided identifies types by letter and size, which are not unique for types of ml_dtypes.
@@ -60,7 +65,8 @@ class PoisonedTensor:
 
     def describe_stray_writes(self) -> str:
         """Description of stray writes, to an input or to the gaps of an output; empty if there are none."""
-        whole = self.tensor.output and self._elements == math.prod(self.tensor.shape)  # it has no gaps
+        elements = self.nbytes // self._kind.itemsize
+        whole = self.tensor.output and elements == math.prod(self.tensor.shape)  # it has no gaps
         if whole or np.array_equal(self.after, self.memory):
             return ""
         # Elements as integers: comparing their bytes takes a hundred times as long.

@@ -93,13 +93,24 @@ class ReferenceCache:
 def _compute_typical_spacing(values: Any, name: str, arch: Arch) -> Floats:
     """One ulp of each value, at least that of their root mean square. Those that are not finite count as 0."""
     finite = np.asarray(values, dtype=np.float64)
-    squares = np.mean(finite * finite)
+    squares = _sum_squares(finite)
     if not np.isfinite(squares):
         finite = np.where(np.isfinite(finite), finite, 0.0)
-        squares = np.mean(finite * finite)
-    typical = np.sqrt(squares)
-    [found] = compute_blockwise(lambda each: (compute_spacing(np.maximum(np.abs(each), typical), name, arch),), finite)
+        squares = _sum_squares(finite)
+    least = compute_spacing(np.array(np.sqrt(squares / finite.size)), name, arch)
+
+    def compute(values: Floats) -> tuple[Floats]:
+        found = compute_spacing(values, name, arch)
+        return (np.maximum(found, least, out=found),)
+
+    [found] = compute_blockwise(compute, finite)
     return found
+
+
+def _sum_squares(values: Floats) -> float:
+    """The sum of all squares. No array of squares is made, and no threads of BLAS wait."""
+    flat = values.reshape(-1)
+    return float(np.einsum("i,i->", flat, flat))
 
 
 def _make_read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Literal
 
+from tilewright.arch.blockwise import keep_freed_memory
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.arch.spec import Arch
 from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
@@ -21,7 +22,7 @@ from tilewright.building.store.artifact import Artifact
 from tilewright.dispatch.comparison import Difference, compare_output
 from tilewright.dispatch.launch import BoundKernel, CallSequence, Functions, bind_functions, bind_selection
 from tilewright.dispatch.plan import get_execution
-from tilewright.dispatch.poisoned_tensor import POISON, PoisonedTensor
+from tilewright.dispatch.poisoned_tensor import POISON, PoisonedTensor, count_bytes
 from tilewright.dispatch.reference_cache import ReferenceCache
 from tilewright.dispatch.select_stages import select_stages
 from tilewright.ops import fits
@@ -33,6 +34,7 @@ from tilewright.select.select import select_kernels
 if TYPE_CHECKING:
     from tilewright.emulator.launch import Counters, Mode
     from tilewright.runtime.device import Device
+    from tilewright.runtime.device_objects import Buffer
 
 # ok: every element is within its tolerance. wrong: some are not, or there are stray writes.
 # fault: the device stopped the kernel. unsupported: the kernel does not support the problem.
@@ -109,6 +111,7 @@ def verify(
     """
     functions = _load_functions({kernel: artifact}, device)[kernel]
     execution = get_execution(kernel.op)
+    keep_freed_memory()
 
     def check(problem: Any) -> Check:
         refused = fits(kernel.config, problem, kernel.arch)
@@ -182,8 +185,7 @@ def _list_seeds(seed: int) -> list[int]:
 
 def _check_problem(subject: _Subject, problem: Any, seed: int) -> Check:
     try:
-        seeds = _list_seeds(seed)
-        runs = [_run_problem(subject, problem, each, counted=each == seeds[-1]) for each in seeds]
+        runs = _run_problem(subject, problem, _list_seeds(seed))
     except UnsupportedError as error:
         return subject.make_check(problem, "unsupported", f"the rules accept it, but the library rejects it: {error}")
     except DeviceError as error:
@@ -205,14 +207,26 @@ def _check_problem(subject: _Subject, problem: Any, seed: int) -> Check:
 
 
 def _run_problem(
-    subject: _Subject, problem: Any, seed: int, *, counted: bool
-) -> tuple[list[Difference], Counters | None]:
-    """Launch all kernels of a problem and compare the results.
+    subject: _Subject, problem: Any, seeds: Sequence[int]
+) -> list[tuple[list[Difference], Counters | None]]:
+    """Launch all kernels of a problem with the inputs of each seed, and compare the results.
 
-    With `counted`, counters include cache lines and bank conflicts, which takes a third of an emulated run.
+    All runs use the same buffers, which each fills anew. Only the last one counts cache lines and bank conflicts,
+    which takes a third of an emulated run.
     """
-    first, device = subject.kernels[0], subject.device
-    execution, arch = get_execution(first.op), device.arch
+    device = subject.device
+    tensors = get_execution(subject.kernels[0].op).tensors(problem)
+    sizes = [(count_bytes(each, to_numpy_dtype(each.dtype, device.arch)), each.name) for each in tensors]
+    with device.make_current(), ExitStack() as freed:  # once for all calls of the device
+        buffers = [freed.enter_context(device.allocate(*each)) for each in sizes]
+        return [_run_seed(subject, problem, tensors, buffers, each, counted=each == seeds[-1]) for each in seeds]
+
+
+def _run_seed(
+    subject: _Subject, problem: Any, tensors: Sequence[Tensor], buffers: Sequence[Buffer], seed: int, *, counted: bool
+) -> tuple[list[Difference], Counters | None]:
+    first, arch = subject.kernels[0], subject.device.arch
+    execution = get_execution(first.op)
     # Nothing is cached between runs unless the caller passes a cache: a problem may fill half the memory.
     references = subject.references or ReferenceCache()
     expected = references.get_expected(first.op, problem, seed, arch)
@@ -222,17 +236,14 @@ def _run_problem(
         for preparation in execution.preparations(first.config, problem):
             prepared[preparation.tensor] = preparation.apply(prepared[preparation.tensor])
     call = subject.bind()
-    tensors = execution.tensors(problem)
     _check_given(tensors, expected.inputs)
-    with ExitStack() as freed:
-        placed = [PoisonedTensor(t, to_numpy_dtype(t.dtype, arch), prepared.get(t.name)) for t in tensors]
-        buffers = [freed.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in placed]
-        for buffer, each in zip(buffers, placed, strict=True):
-            buffer.copy_from(each.memory)
-        addresses = [buffer.address for buffer in buffers]
-        counters = _launch(subject, call, addresses, turned=seed != SPECIAL_SEED, detailed=counted)
-        for buffer, each in zip(buffers, placed, strict=True):
-            buffer.copy_to(each.after)
+    placed = [PoisonedTensor(t, to_numpy_dtype(t.dtype, arch), prepared.get(t.name)) for t in tensors]
+    for buffer, each in zip(buffers, placed, strict=True):
+        buffer.copy_from(each.memory)
+    addresses = [buffer.address for buffer in buffers]
+    counters = _launch(subject, call, addresses, turned=seed != SPECIAL_SEED, detailed=counted)
+    for buffer, each in zip(buffers, placed, strict=True):
+        buffer.copy_to(each.after)
     found = [
         Difference(each.tensor.name, message=f"{said} (seed {seed})")
         for each in placed

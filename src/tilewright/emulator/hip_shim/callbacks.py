@@ -249,7 +249,10 @@ class HipCallbacks:
                 owners[0].memory.mark_copied(target, source, size)
 
     def _find_owner(self, address: int) -> EmulatedGpu | None:
-        return next((gpu for gpu in self._gpus if gpu.has_address(address)), None)
+        for gpu in self._gpus:  # not a generator: every copy of every kernel asks twice
+            if gpu.has_address(address):
+                return gpu
+        return None
 
     def _run_with_status(
         self, device: int, status_of: Callable[[BaseException], int], act: Callable[[EmulatedGpu], None]

@@ -60,6 +60,17 @@ STORE_ULPS = {"bf16": 1.0}
 FLUSHED = ("fp16", "bf16")
 # A sum of products of two operands, such as `np.matmul`.
 Product = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+# An element-wise error, from arrays of one shape.
+Bound = Callable[..., Tolerance]
+
+
+class SumTypes(NamedTuple):
+    """The types of sums of products that are stored."""
+
+    a: str
+    b: str
+    c: str
+    accumulator: str
 
 
 class ProductMagnitudes(NamedTuple):
@@ -88,16 +99,55 @@ def compute_product_error(
     product: Product, a: Floats, b: Floats, terms: int, accumulator: str, arch: Arch
 ) -> Tolerance:
     """The error of sums of products, where `product(a, b)` sums `terms` of them for each element."""
-    narrow_a, narrow_b = _to_magnitudes(a), _to_magnitudes(b)
-    sums, whole = product(narrow_a, narrow_b), has_only_integers(a, b)
-    if _is_summed_exactly(_bound_magnitude(float(sums.max(initial=0.0)), terms), accumulator, arch, whole=whole):
-        return make_exact_tolerance(sums)
+    sums, bound = _prepare_product_bound(product, (a, b), terms, accumulator, arch)
+    return make_exact_tolerance(sums[0]) if bound is None else _bound_blockwise(bound, *sums)
 
-    def bound(sums: NDArray[np.float32], squares: NDArray[np.float32]) -> tuple[Floats, Floats]:
-        each = _bound_sum_error(_to_sizes(sums, squares, terms), terms, accumulator, arch, whole=whole)
+
+def compute_stored_product_error(
+    product: Product, operands: tuple[Floats, Floats], values: Floats, terms: int, types: SumTypes, arch: Arch
+) -> Tolerance:
+    """The error of sums of products after storing them; `values` are the exact sums.
+
+    The same as `compute_product_error` and `compute_flush_error`, then `add_store_error`. Here most errors before
+    storing are computed block by block, because arrays for all of them would be new pages, which take longer.
+    """
+    sums, bound = _prepare_product_bound(product, operands, terms, types.accumulator, arch)
+    flushed = compute_flush_error(product, operands, (types.a, types.b), arch)
+    if bound is None or types.c == types.accumulator or not flushed.is_exact:
+        off = make_exact_tolerance(sums[0]) if bound is None else _bound_blockwise(bound, *sums)
+        return add_store_error(values, off + flushed, types.c, types.accumulator, arch)
+
+    def bound_stored(values: Floats, *sums: NDArray[np.float32]) -> Tolerance:
+        off = bound(*sums)
+        return off + compute_store_error(values, off, types.c, types.accumulator, arch)
+
+    return _bound_blockwise(bound_stored, values, *sums)
+
+
+def _prepare_product_bound(
+    product: Product, operands: tuple[Floats, Floats], terms: int, accumulator: str, arch: Arch
+) -> tuple[tuple[NDArray[np.float32], ...], Bound | None]:
+    """Sums over the terms of each element, and the element-wise function of them that bounds the error; None instead
+    if the sums are exact."""
+    a, b = (_to_magnitudes(each) for each in operands)
+    sums, whole = product(a, b), has_only_integers(*operands)
+    if _is_summed_exactly(_bound_magnitude(float(sums.max(initial=0.0)), terms), accumulator, arch, whole=whole):
+        return (sums,), None
+
+    def bound(sums: NDArray[np.float32], squares: NDArray[np.float32]) -> Tolerance:
+        return _bound_sum_error(_to_sizes(sums, squares, terms), terms, accumulator, arch, whole=whole)
+
+    return (sums, product(a * a, b * b)), bound
+
+
+def _bound_blockwise(bound: Bound, *arrays: NDArray[Any]) -> Tolerance:
+    """An element-wise error, computed block by block."""
+
+    def compute(*parts: NDArray[Any]) -> tuple[Floats, Floats]:
+        each = bound(*parts)
         return each.limit, each.deviation
 
-    return Tolerance(*compute_blockwise(bound, sums, product(narrow_a * narrow_a, narrow_b * narrow_b)))
+    return Tolerance(*compute_blockwise(compute, *arrays))
 
 
 def compute_magnitudes(product: Product, a: Floats, b: Floats, terms: int) -> ProductMagnitudes:
@@ -115,8 +165,9 @@ def _to_magnitudes(values: Floats) -> NDArray[np.float32]:
 def _to_sizes(sums: NDArray[np.float32], squares: NDArray[np.float32], terms: int) -> ProductMagnitudes:
     """Magnitudes of sums of products from such sums in fp32. The magnitude is still an upper bound."""
     magnitude = _bound_magnitude(to_float64(sums), terms)
+    norm = np.sqrt(squares).astype(np.float64)  # in fp32 a root takes a quarter of the time
     # Squares may be too small for fp32; and Σ|a||b| is at most √terms · N.
-    return ProductMagnitudes(magnitude, np.maximum(np.sqrt(to_float64(squares)), magnitude / max(1, terms) ** 0.5))
+    return ProductMagnitudes(magnitude, np.maximum(norm, magnitude * max(1, terms) ** -0.5, out=norm))
 
 
 def _bound_magnitude(sums: Any, terms: int) -> Any:
@@ -139,10 +190,14 @@ def _is_summed_exactly(magnitude: float, accumulator: str, arch: Arch, *, whole:
 def _bound_sum_error(sizes: ProductMagnitudes, terms: int, accumulator: str, arch: Arch, *, whole: bool) -> Tolerance:
     step, kind = STEP[accumulator], find_format(accumulator, arch)
     worst = terms * step / (1 - terms * step) * sizes.magnitude
-    deviation = np.minimum((terms + 1) / 4 * step * sizes.norm, worst)
+    deviation = (terms + 1) / 4 * step * sizes.norm
+    np.minimum(deviation, worst, out=deviation)
+    limit = SIGMAS * deviation
+    np.minimum(worst, limit, out=limit)
     lost = terms * kind.smallest_normal
-    limit = np.minimum(worst, SIGMAS * deviation) + lost
-    found = Tolerance(limit, deviation + lost)
+    limit += lost
+    deviation += lost
+    found = Tolerance(limit, deviation)
     return found.scale(sizes.magnitude > kind.integers) if whole else found
 
 
@@ -180,13 +235,15 @@ def add_store_error(values: Floats, off: Tolerance, name: str, computed: str, ar
     """The error of values after storing them in a type, if it is `off` before and they were computed in `computed`."""
     if name == computed:
         return off
+    if off.is_exact:  # no array of zeros is read or added
+        none = Tolerance(np.zeros(()), np.zeros(()))
+        return _bound_blockwise(lambda values: compute_store_error(values, none, name, computed, arch), values)
 
-    def bound(values: Floats, limit: Floats, deviation: Floats) -> tuple[Floats, Floats]:
+    def bound(values: Floats, limit: Floats, deviation: Floats) -> Tolerance:
         before = Tolerance(limit, deviation)
-        each = before + compute_store_error(values, before, name, computed, arch)
-        return each.limit, each.deviation
+        return before + compute_store_error(values, before, name, computed, arch)
 
-    return Tolerance(*compute_blockwise(bound, values, off.limit, off.deviation))
+    return _bound_blockwise(bound, values, off.limit, off.deviation)
 
 
 def compute_store_error(values: Floats, off: Tolerance, name: str, computed: str, arch: Arch) -> Tolerance:
@@ -195,15 +252,17 @@ def compute_store_error(values: Floats, off: Tolerance, name: str, computed: str
         return make_exact_tolerance(off.limit)
     ulp = compute_spacing(values, name, arch)
     if off.limit.max(initial=0.0) > 0:
-        lost = compute_spacing(np.abs(values) + off.limit, name, arch)
+        reach = np.abs(values)
+        reach = np.add(reach, off.limit, out=reach) if reach.shape == off.limit.shape else reach + off.limit
+        lost = compute_spacing(reach, name, arch)
         lost *= _ulps(name)
     else:
         lost = _ulps(name) * ulp
     apart = _compute_distance(values, ulp, name)
-    deviation = lost / 3**0.5
+    deviation = lost * (1 / 3**0.5)  # a division takes four times as long
     np.maximum(deviation, apart, out=deviation)
-    inexact = np.asarray((off.limit != 0) | (apart != 0))
-    if not inexact.all():
+    if not off.limit.min(initial=np.inf) > 0:
+        inexact = apart != 0 if off.limit.ndim == 0 else (off.limit != 0) | (apart != 0)
         # With a random mask a product takes an eighth of the time of `where`, which guesses branches.
         lost *= inexact
         deviation *= inexact

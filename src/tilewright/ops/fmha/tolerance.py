@@ -11,6 +11,10 @@ sequences.
 its sum and that of d; times the probability it is dS, which is rounded to the operands' type, too.
 `block_gemm.rounding` has the errors of sums in GEMMs. Partial sums of dq are added in fp32 in any order. dk and dv of
 each head are stored; where heads share keys, the stored values are added in fp32 and stored again.
+
+**Values that are truncated twice.** bf16 is truncated when it is stored, which takes half an ulp from a number on
+average. Where heads share keys, a gradient loses this from the value of each head and from their sum. The means of
+these losses are not independent, but add up with the signs of the values; only what remains is independent.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats
+from tilewright.arch.number_formats import Floats, compute_spacing
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.matrix_product import multiply_matrices
 from tilewright.ops.block_gemm.rounding import (
@@ -325,7 +329,23 @@ def _compute_shared_tolerance(problem: Problem, exact: Floats, off: Tolerance, k
         sum_shared_heads(problem, each.limit), np.sqrt(sum_shared_heads(problem, np.square(each.deviation)))
     )
     sums_off = together + Tolerance(own, own)
-    return add_store_error(sum_shared_heads(problem, exact), sums_off, kind, "fp32", arch)
+    sums = sum_shared_heads(problem, exact)
+    stored = add_store_error(sums, sums_off, kind, "fp32", arch)
+    if get_rounding_ulps(kind) < 1:  # rounding takes nothing on average
+        return stored
+    of_heads = _compute_mean_loss(exact, each, kind, arch)
+    of_sums = _compute_mean_loss(sums, stored, kind, arch)
+    joint = np.square(sum_shared_heads(problem, of_heads) + of_sums)
+    apart = sum_shared_heads(problem, np.square(of_heads)) + np.square(of_sums)
+    return Tolerance(stored.limit, np.sqrt(np.maximum(np.square(stored.deviation) + joint - apart, 0.0)))
+
+
+def _compute_mean_loss(values: Floats, off: Tolerance, kind: str, arch: Arch) -> Floats:
+    """Return what truncation takes from values on average, with their signs, if their error after it is `off`.
+
+    It is a part of the error: its square is at most three quarters of the squared deviation.
+    """
+    return np.where(off.deviation > 0, np.sign(values) * compute_spacing(values, kind, arch) / 2, 0.0)
 
 
 def compute_dq_tolerance(problem: Problem, exact: Floats, off: Tolerance, arch: Arch) -> Tolerance:

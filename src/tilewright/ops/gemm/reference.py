@@ -34,10 +34,12 @@ from tilewright.ops.block_gemm.random_values import (
 )
 from tilewright.ops.block_gemm.resources import part_size
 from tilewright.ops.block_gemm.rounding import (
+    SumTypes,
     add_store_error,
     compute_add_error,
     compute_flush_error,
     compute_product_error,
+    compute_stored_product_error,
     make_exact_tolerance,
     to_float64,
 )
@@ -76,7 +78,8 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
     `given` has logical arrays (m × k, k × n, m × n), with any strides. Nothing is rounded to C's type:
     `compute_tolerance` defines the allowed errors.
     """
-    product = multiply_matrices(to_float64(given["a"]), to_float64(given["b"]))
+    # Contiguous: every pass over parts of it would copy them.
+    product = np.ascontiguousarray(multiply_matrices(to_float64(given["a"]), to_float64(given["b"])))
     if is_integer(problem.dtype_a) and problem.elementwise == "PassThrough":
         return {"c": product.astype(np.int64)}  # sums of 8-bit products are exact in float64
     return {"c": elementwise.apply(problem.elementwise, product, get_d_tensors(problem, given))}
@@ -102,9 +105,10 @@ def compute_tolerance(
     a, b = to_float64(inputs["a"]), to_float64(inputs["b"])
     if problem.k_batch > 1:
         return {"c": _compute_split_error(config, problem, a, b, arch)}
-    off = _compute_sum_error(config, a, b, arch)
     if problem.elementwise == "PassThrough":
-        return {"c": add_store_error(exact, off, config.dtype_c, config.dtype_acc, arch)}
+        types = SumTypes(config.dtype_a, config.dtype_b, config.dtype_c, config.dtype_acc)
+        return {"c": compute_stored_product_error(multiply_matrices, (a, b), exact, problem.k, types, arch)}
+    off = _compute_sum_error(config, a, b, arch)
     product = multiply_matrices(a, b)
     if config.epilogue == "cshuffle":
         off = add_store_error(product, off, config.dtype_c, config.dtype_acc, arch)
