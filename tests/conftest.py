@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,10 @@ pytest_plugins = ["redis_server", "hip_shim_plugin", "time_budget", "built_kerne
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="update the golden files")
 
+
+# A shell's background jobs ignore SIGINT, and so would the programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The machine may be busy compiling, so examples have no deadline.
 settings.register_profile("tilewright", deadline=None, suppress_health_check=[HealthCheck.too_slow])
