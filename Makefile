@@ -2,11 +2,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# CI builds kernels while it installs the rest; elsewhere there is one environment.
+BUILDER := $(or $(wildcard build/builder/bin/python),$(BIN)/python)
 JOBS ?= $(shell nproc)
 # Debian packages that only tests need: build systems, a server, a browser.
 TEST_PACKAGES := cmake ninja-build redis-server chromium
 
-.PHONY: help install compiler builder debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees parity verified mutations clean
+.PHONY: help install install-check compiler builder headers debian setup toolchain browser fmt check test test-ci test-deep kernels docs site truth trees parity verified mutations clean
 .PHONY: bench-render bench-compile bench-dispatch bench-emulator bench-journal bench-select bench-verify bench-cluster evaluate bundles
 
 help: ## list the targets
@@ -20,20 +22,29 @@ install: ## everything for CI: packages from PyPI and Debian at once, then CK Ti
 	$(MAKE) -j2 setup debian
 	$(MAKE) toolchain
 
+install-check: ## `install`, then `check`, next to `kernels` in CI
+	$(MAKE) install
+	$(MAKE) check
+
 compiler: ## the Debian packages of the GPU-less toolchain
 	tools/install-toolchain
 
-builder: ## a virtual environment that can build kernels and nothing else: ready in seconds
-	test -x build/builder/bin/python || $(PYTHON) -m venv build/builder
+builder: compiler build/builder/bin/tilewright ## all that building kernels needs, ready in a minute
+	$(MAKE) headers VENV=build/builder
+
+build/builder/bin/tilewright:
+	$(PYTHON) -m venv build/builder
 	build/builder/bin/pip install --quiet --editable .
 
 debian: ## the Debian packages for the toolchain and the tests
 	tools/install-debian $$(tools/install-toolchain --list) $(TEST_PACKAGES)
 
-toolchain: compiler ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
+toolchain: compiler headers ## the GPU-less toolchain: compiler and headers (Debian), CK Tile's headers (PyPI)
+	$(BIN)/tilewright doctor
+
+headers: ## CK Tile's headers (PyPI)
 	$(BIN)/tilewright toolchain fetch-ck --tools
 	$(BIN)/tilewright toolchain fetch-ck --tree 2025-07
-	$(BIN)/tilewright doctor
 
 browser: ## Chromium (Debian), for the tests that open reports
 	tools/install-debian chromium
@@ -54,7 +65,7 @@ test: ## the fast tests: no compiler, no GPU, no server, no cluster (up to 3 min
 	$(BIN)/pytest -m 'not compile and not slow and not service and not deep' -n $(JOBS)
 
 kernels: ## build the kernels that CI's tests share, the longest first (tests/ci_kernels.txt)
-	$(BIN)/python tools/ci_kernels.py build --jobs $(JOBS)
+	$(BUILDER) tools/ci_kernels.py build --jobs $(JOBS)
 
 test-ci: kernels ## CI's tests: all except those marked `deep`, with a time budget for each folder
 	$(BIN)/pytest --tier ci --budgets -n $(JOBS) --dist worksteal
