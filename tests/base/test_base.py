@@ -140,6 +140,16 @@ def test_importing_the_package_is_fast_and_loads_no_extra() -> None:
     assert not heavy & set(modules.split())
 
 
+def test_checking_a_kernel_on_a_shipped_gpu_needs_no_pydantic() -> None:
+    """It takes a third of the time to import all ops. Tests check the shipped GPU files."""
+    program = (
+        "import sys, tilewright as tw; from tilewright.ops import OPS;"
+        "print(len([op.rules for op in OPS]), tw.arch.load('gfx942').name, 'pydantic' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert out.split()[1:] == ["gfx942", "False"]
+
+
 def test_the_working_part_of_the_package_loads_no_extra_either() -> None:
     program = (
         "import sys, tilewright as tw; tw.gemm.space(dtype='fp16', layout='rcr', block='128x128x32').count('gfx942');"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.arch.spec import Triple
 from tilewright.base.errors import InvalidValueError, UnknownValueError
 
 MAJOR_NAMES = {"r": "RowMajor", "c": "ColumnMajor"}
@@ -81,6 +82,8 @@ ACCUMULATORS: dict[tuple[str, str], str] = {
     ("int8", "int8"): "int32",
     ("pk_fp4", "pk_fp4"): "fp32",
 }
+# By name, as in GPU files: "fp16_fp16_fp32".
+TRIPLES = {str(triple): triple for triple in (Triple(a, b, acc) for (a, b), acc in ACCUMULATORS.items())}
 
 
 def find_dtype(name: str) -> DType:

@@ -9,13 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tilewright.arch.dtypes import ACCUMULATORS, DTYPES
-from tilewright.arch.spec import Shape, Triple
+from tilewright.arch.dtypes import DTYPES, TRIPLES
+from tilewright.arch.spec import parse_shape
 from tilewright.base.errors import FileProblem, UnknownValueError
 
 FAMILIES = ("cdna1", "cdna2", "cdna3", "cdna4", "rdna3", "rdna4")
-# Keys for triples of types: "fp16_fp16_fp32".
-TRIPLES = {str(Triple(a, b, acc)): Triple(a, b, acc) for (a, b), acc in ACCUMULATORS.items()}
 
 # Strict: a number in quotes or a boolean is a mistake, not a number.
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -83,7 +81,7 @@ class _Numbers(_ArchModel):
 
 
 class ArchFile(_ArchModel):
-    """One GPU file as written; `load.load_file` turns it into an `Arch`."""
+    """One GPU file as written; `load.py` turns it into an `Arch`."""
 
     name: Annotated[str, Field(pattern=r"^gfx[0-9a-f]{3,4}$")]
     family: str
@@ -100,12 +98,6 @@ class ArchFile(_ArchModel):
     matrix_share: dict[str, Share] = {}
     mma: dict[str, dict[ShapeText, Instruction]]
     op: dict[str, dict[str, Any]] = {}
-
-
-def parse_shape(text: str) -> Shape:
-    """`"128x128x32"` → Shape(128, 128, 32)."""
-    m, n, k = (int(part) for part in text.split("x"))
-    return Shape(m, n, k)
 
 
 @dataclass(frozen=True, slots=True)

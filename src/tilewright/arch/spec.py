@@ -20,6 +20,12 @@ class Shape(NamedTuple):
         return f"{self.m}x{self.n}x{self.k}"
 
 
+def parse_shape(text: str) -> Shape:
+    """`"128x128x32"` → Shape(128, 128, 32)."""
+    m, n, k = (int(part) for part in text.split("x"))
+    return Shape(m, n, k)
+
+
 class Triple(NamedTuple):
     """The data types of a matrix instruction: inputs A and B, accumulator."""
 

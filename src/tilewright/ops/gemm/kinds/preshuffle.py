@@ -19,9 +19,8 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tilewright.arch.dtypes import find_dtype
-from tilewright.arch.schema import TRIPLES, parse_shape
-from tilewright.arch.spec import Arch, Shape, Triple
+from tilewright.arch.dtypes import TRIPLES, find_dtype
+from tilewright.arch.spec import Arch, Shape, Triple, parse_shape
 from tilewright.base.errors import FileFormatError, FileProblem, UnknownValueError
 from tilewright.ops.block_gemm import resources
 from tilewright.ops.block_gemm.ck_probes import chooses_on_device
