@@ -123,9 +123,14 @@ def run_part(part: Part) -> tuple[int, str]:
 
 
 def read_commit() -> str:
-    """Return the commit in the work tree, with `+` if files differ from it."""
-    command = ["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    """Return the commit in the work tree, with `+` if sources differ from it."""
+    head = ["git", "rev-parse", "--short=10", "HEAD"]
+    changes = ["git", "status", "--porcelain", "--", *SOURCES]
+    commit, changed = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        for command in (head, changes)
+    )
+    return f"{commit}{'+' if changed else ''}"
 
 
 def update_page(page: Path, entries: Iterable[dict[str, Any]]) -> None:
