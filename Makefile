@@ -71,6 +71,7 @@ test-ci: kernels ## CI's tests: all except those marked `deep`, with a time budg
 	$(BIN)/pytest --tier ci --budgets -n $(JOBS) --dist worksteal
 
 test-deep: ## every test and every table, in parts; continues where it was stopped (hours)
+	tools/install-debian nginx-light
 	$(BIN)/python tools/deep_tests.py --jobs $(JOBS) --out docs/deep-tests.md
 
 docs: ## update the generated documents
