@@ -68,14 +68,14 @@ WANTED = {
     ),
     "norm": Wanted(37, 21, 5, 4, 60, ("kind", "residual", "quant"), frozenset({"fp16", "bf16", "fp32"}), "dtype"),
     "gemm_quant": Wanted(
-        **{"accepted": 65, "rejected": 29, "broken_rules": 10, "most_trials": 5, "pairs": 280},
+        **{"accepted": 75, "rejected": 29, "broken_rules": 10, "most_trials": 5, "pairs": 280},
         every_value_of=("quant", "layout", "pipeline"),
         for_newer=5,
         dtypes=frozenset({"fp8", "bf8"}),
         gpus=("gfx942", "gfx950", "gfx1201"),
     ),
     "grouped_gemm": Wanted(
-        **{"accepted": 55, "rejected": 25, "broken_rules": 7, "most_trials": 5, "pairs": 240},
+        **{"accepted": 67, "rejected": 25, "broken_rules": 7, "most_trials": 5, "pairs": 240},
         every_value_of=("layout", "pipeline", "epilogue"),
         dtypes=frozenset({"fp16", "bf16", "fp8", "bf8"}),
     ),
