@@ -31,7 +31,8 @@ PAGE_HEAD = """\
 
 Written by `tools/deep_tests.py`. CI leaves out the checks that take too long for each change. They are split into
 parts: one for each test file, and one for each table of [truth](truth.md), [verified kernels](verified.md) and
-[mutations](mutations.md). You see the last run of each part, the commit that it ran on, and its result.
+[mutations](mutations.md), which have dates of their own. You see the last run of each part, the commit that it ran on,
+and its result.
 
 | part | date | commit | minutes | result |
 |---|---|---|---|---|
@@ -85,8 +86,8 @@ def read_passed(sources: str) -> set[str]:
     return {entry["part"] for entry in entries if entry["sources"] == sources and entry["exit"] == 0}
 
 
-def run_parts(wanted: Sequence[Part], sources: str, out: Path | None) -> bool:
-    """Run parts one after another, and update the table after each. Return whether all of them passed."""
+def run_parts(wanted: Sequence[Part], names: Iterable[str], sources: str, out: Path | None) -> bool:
+    """Run parts one after another, and update the table of all `names` after each. Return whether all passed."""
     all_passed = True
     DONE.parent.mkdir(exist_ok=True)
     for part in wanted:
@@ -105,7 +106,7 @@ def run_parts(wanted: Sequence[Part], sources: str, out: Path | None) -> bool:
         with DONE.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry) + "\n")
         if out is not None:
-            update_page(out, [entry])
+            update_page(out, [entry], names)
         all_passed &= code == 0
     return all_passed
 
@@ -133,15 +134,16 @@ def read_commit() -> str:
     return f"{commit}{'+' if changed else ''}"
 
 
-def update_page(page: Path, entries: Iterable[dict[str, Any]]) -> None:
-    """Write the rows of these entries to the table. Rows of other parts stay."""
+def update_page(page: Path, entries: Iterable[dict[str, Any]], names: Iterable[str]) -> None:
+    """Write the rows of these entries to the table, which has a row for each of `names`. Rows of other parts stay."""
     lines = page.read_text(encoding="utf-8").splitlines() if page.exists() else []
     rows = {found["part"]: line for line in lines if (found := _ROW.fullmatch(line))}
     for entry in entries:
         minutes = f"{entry['seconds'] / 60:.1f}"
         fields = (f"`{entry['part']}`", entry["date"], f"`{entry['commit']}`", minutes, entry["result"])
         rows[entry["part"]] = f"| {' | '.join(fields)} |"
-    page.write_text(PAGE_HEAD + "".join(f"{rows[part]}\n" for part in sorted(rows)), encoding="utf-8")
+    listed = (rows.get(name, f"| `{name}` | – | – | – | not run |") for name in sorted(names))
+    page.write_text(PAGE_HEAD + "".join(f"{row}\n" for row in listed), encoding="utf-8")
 
 
 def main() -> int:
@@ -166,7 +168,7 @@ def main() -> int:
         return 0
     by_name = {part.name: part for part in every}
     selected = [by_name[name] for name in options.part or [name for name in by_name if name not in done]]
-    return 0 if run_parts(selected, sources, options.out) else 1
+    return 0 if run_parts(selected, list(by_name), sources, options.out) else 1
 
 
 if __name__ == "__main__":

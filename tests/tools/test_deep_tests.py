@@ -14,14 +14,15 @@ def entry(part: str, result: str, commit: str = "0123456789") -> dict[str, objec
     return {"part": part, "date": "2026-11-18", "commit": commit, "seconds": 90, "result": result}
 
 
-def test_the_table_keeps_rows_of_other_parts(tmp_path: Path) -> None:
-    page = tmp_path / "deep-tests.md"
-    update_page(page, [entry("test_b", "12 passed"), entry("truth", "passed")])
-    update_page(page, [entry("test_a", "1 failed, 3 passed"), entry("truth", "passed", "fedcba9876")])
+def test_the_table_has_a_row_for_each_part_and_keeps_those_of_others(tmp_path: Path) -> None:
+    page, names = tmp_path / "deep-tests.md", ("truth", "test_a", "test_b", "test_c")
+    update_page(page, [entry("test_b", "12 passed"), entry("truth", "passed")], (*names, "test_d"))
+    update_page(page, [entry("test_a", "1 failed, 3 passed"), entry("truth", "passed", "fedcba9876")], names)
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
     assert rows == [
         "| `test_a` | 2026-11-18 | `0123456789` | 1.5 | 1 failed, 3 passed |",
         "| `test_b` | 2026-11-18 | `0123456789` | 1.5 | 12 passed |",
+        "| `test_c` | – | – | – | not run |",
         "| `truth` | 2026-11-18 | `fedcba9876` | 1.5 | passed |",
     ]
 
