@@ -102,7 +102,7 @@ def test_sigmoid_of_halves(dtype: str) -> None:
     with tw.options(pool=(kernel,)), twt.emulate(ARCH):
         weights, indices = twt.topk_sigmoid(x, 8)
     # Halves round some of the logits to the same number: the order of torch.sort is that of indices, if it is stable.
-    wanted, places = torch.sort(torch.sigmoid(x.double()), -1, descending=True, stable=True)
+    wanted, places = torch.sort(torch.sigmoid(x.double()), dim=-1, descending=True, stable=True)
     assert torch.equal(indices.long(), places[:, :8])
     torch.testing.assert_close(weights.double(), wanted[:, :8], rtol=1e-6, atol=0)
     (found,) = torch.autograd.grad(weights.sum(), x)
