@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
-from built_kernels import built_unchecked
+from built_kernels import built_unchecked, in_ci
+from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import DeviceError, UnsupportedError
 from tilewright.building.compile_job import LIBRARY
@@ -19,9 +21,28 @@ from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.poisoned_tensor import PoisonedTensor
 from tilewright.emulator.launch import Mode
 from tilewright.ops.kernel import Kernel
+from tilewright.ops.rule import Rule
 
 Inputs = Mapping[str, Any]
 WHOLE_NUMBERS = 0  # the seed of inputs whose sums are exact
+
+
+def list_rule_cases(rules: Iterable[Rule], example: Callable[[Rule], Kernel]) -> list[Any]:
+    """Parameters of a test of rules by their examples. CI builds examples with the fetched headers only."""
+    deep = pytest.mark.deep
+    return [pytest.param(rule, marks=() if in_ci(example(rule)) and not rule.since else deep) for rule in rules]
+
+
+@contextmanager
+def use_headers_of(rule: Rule) -> Iterator[None]:
+    """Use CK headers for which the rule holds: what it rejects computes rightly with older ones."""
+    if not rule.since:
+        yield
+        return
+    if not (TREES / NEWER).is_dir():
+        pytest.skip(ABSENT)
+    with use_tree(TREES / NEWER):
+        yield
 
 
 def device_of(kernel: Kernel) -> tw.Device:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from on_device import compare, computed, device_of
+from on_device import compare, computed, device_of, list_rule_cases, use_headers_of
 
 import tilewright as tw
 from built_kernels import built_unchecked, tiered
@@ -55,16 +55,18 @@ def checks(kernel: Kernel, count: int = SOME) -> list[Check]:
     return verify(kernel, artifact, device_of(kernel), problems, mode=Mode.STRICT)
 
 
-@pytest.mark.parametrize("rule", tiered(RULES, lambda rule: [example(rule, rule.bad)]), ids=code)
+@pytest.mark.parametrize("rule", list_rule_cases(RULES, lambda rule: example(rule, rule.bad)), ids=code)
 def test_the_bad_example_computes_wrongly(rule: Rule) -> None:
     """Not on every problem: whether a copy of another wave comes too late depends on the order of the waves."""
-    found = checks(example(rule, rule.bad), MORE)
+    with use_headers_of(rule):
+        found = checks(example(rule, rule.bad), MORE)
     assert {check.verdict for check in found} & {"wrong", "fault"}, [(c.problem, c.verdict) for c in found]
 
 
-@pytest.mark.parametrize("rule", tiered(RULES, lambda rule: [example(rule, rule.good)]), ids=code)
+@pytest.mark.parametrize("rule", list_rule_cases(RULES, lambda rule: example(rule, rule.good)), ids=code)
 def test_the_good_example_computes_rightly(rule: Rule) -> None:
-    found = checks(example(rule, rule.good))
+    with use_headers_of(rule):
+        found = checks(example(rule, rule.good))
     assert [(check.problem, check.message) for check in found if not check.ok] == []
 
 

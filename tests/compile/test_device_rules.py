@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from on_device import Inputs, call_of, compare, computed, device_of, outcome
+from on_device import Inputs, call_of, compare, computed, device_of, list_rule_cases, outcome, use_headers_of
 
 import tilewright as tw
-from built_kernels import built_unchecked, tiered
+from built_kernels import built_unchecked
 from tilewright import arch as archs
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import UnsupportedError
@@ -76,21 +76,23 @@ def bad_problems(rule: Rule, config: Any) -> list[Any]:
     return [problem for problem in EXECUTION.trials(config, archs.load(rule.arch)) if hurt(problem, config)][:SOME]
 
 
-@pytest.mark.parametrize("rule", tiered(RULES, lambda rule: [example(rule, rule.bad)]), ids=code)
+@pytest.mark.parametrize("rule", list_rule_cases(RULES, lambda rule: example(rule, rule.bad)), ids=code)
 def test_the_bad_example_computes_wrongly(rule: Rule) -> None:
     kernel = example(rule, rule.bad)
-    artifact = built_unchecked(kernel)
-    listed = bad_problems(rule, kernel.config) or [square_problem(kernel)]
-    checks = verify(kernel, artifact, device_of(kernel), listed, mode=Mode.STRICT)
+    with use_headers_of(rule):
+        artifact = built_unchecked(kernel)
+        listed = bad_problems(rule, kernel.config) or [square_problem(kernel)]
+        checks = verify(kernel, artifact, device_of(kernel), listed, mode=Mode.STRICT)
     assert len(checks) > 0
     assert {check.verdict for check in checks} <= {"wrong", "fault"}, [(c.problem, c.verdict) for c in checks]
 
 
-@pytest.mark.parametrize("rule", tiered(RULES, lambda rule: [example(rule, rule.good)]), ids=code)
+@pytest.mark.parametrize("rule", list_rule_cases(RULES, lambda rule: example(rule, rule.good)), ids=code)
 def test_the_good_example_computes_rightly(rule: Rule) -> None:
     kernel = example(rule, rule.good)
-    artifact = built_unchecked(kernel)
-    checks = verify(kernel, artifact, device_of(kernel), problems(rule, kernel.config), mode=Mode.STRICT)
+    with use_headers_of(rule):
+        artifact = built_unchecked(kernel)
+        checks = verify(kernel, artifact, device_of(kernel), problems(rule, kernel.config), mode=Mode.STRICT)
     assert len(checks) >= SOME
     assert [(check.problem, check.message) for check in checks if not check.ok] == []
 

@@ -163,7 +163,7 @@ def check_transposed_vector(config: BlockGemmConfig, arch: Arch) -> Rejection | 
     reads=TILES,
     when={"epilogue": "cshuffle"},
     enforced_by="device",
-    good={"block": (128, 128, 32), "waves": (4, 4, 1), "mma": (16, 16, 32)},
+    good={"block": (128, 128, 32), "waves": (2, 2, 1), "mma": (16, 16, 32)},
     bad={"block": (128, 128, 32), "waves": (4, 2, 1), "mma": (16, 16, 32)},
     arch="gfx950",
 )
