@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from built_kernels import built_unchecked, in_ci
+from built_kernels import built_unchecked, tiered
 from ck_trees import ABSENT, NEWER, TREES, use_tree
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.base.errors import DeviceError, UnsupportedError
@@ -27,10 +27,10 @@ Inputs = Mapping[str, Any]
 WHOLE_NUMBERS = 0  # the seed of inputs whose sums are exact
 
 
-def list_rule_cases(rules: Iterable[Rule], example: Callable[[Rule], Kernel]) -> list[Any]:
+def list_rule_cases(rules: Sequence[Rule], example: Callable[[Rule], Kernel]) -> list[Any]:
     """Parameters of a test of rules by their examples. CI builds examples with the fetched headers only."""
-    deep = pytest.mark.deep
-    return [pytest.param(rule, marks=() if in_ci(example(rule)) and not rule.since else deep) for rule in rules]
+    newer = [pytest.param(rule, marks=pytest.mark.deep) for rule in rules if rule.since]
+    return [*tiered((rule for rule in rules if not rule.since), lambda rule: [example(rule)]), *newer]
 
 
 @contextmanager

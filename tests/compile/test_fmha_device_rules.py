@@ -30,7 +30,7 @@ FMHA = find_op("fmha")
 RULES = [rule for rule in FMHA.rules if rule.enforced_by == "device" and rule.code not in ("A102", "P494")]
 SOME = 6  # problems of each example
 # Changes of a trial for examples that few problems show.
-HURT: dict[str, dict[str, Any]] = {
+PROBLEM_CHANGES: dict[str, dict[str, Any]] = {
     # The first tile of 256 queries sees 64 of the 108 keys, which are two tiles of 32.
     "P426": {"seqlen_q": 300, "seqlen_k": 108, "mask": "bottom_right", "window_left": -1, "window_right": 0},
 }
@@ -42,7 +42,9 @@ def example(rule: Rule) -> Kernel:
 
 def list_problems(rule: Rule, kernel: Kernel) -> list[Any]:
     trials = get_execution(kernel.op).trials(kernel.config, archs.load(kernel.arch))
-    return [dataclasses.replace(trials[0], **HURT[rule.code])] if rule.code in HURT else list(trials[:SOME])
+    if rule.code in PROBLEM_CHANGES:
+        return [dataclasses.replace(trials[0], **PROBLEM_CHANGES[rule.code])]
+    return list(trials[:SOME])
 
 
 @pytest.mark.parametrize("rule", list_rule_cases(RULES, example), ids=lambda rule: rule.code)
