@@ -16,7 +16,7 @@ help: ## list the targets
 
 setup: ## a virtual environment with the package and the development tools
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[dev]'
 
 install: ## everything for CI: packages from PyPI and Debian at once, then CK Tile's headers
 	$(MAKE) -j2 setup debian
@@ -34,7 +34,7 @@ builder: compiler build/builder/bin/tilewright ## all that building kernels need
 
 build/builder/bin/tilewright:
 	$(PYTHON) -m venv build/builder
-	build/builder/bin/pip install --quiet --editable .
+	build/builder/bin/pip install --quiet --no-compile --editable .
 
 debian: ## the Debian packages for the toolchain and the tests
 	tools/install-debian $$(tools/install-toolchain --list) $(TEST_PACKAGES)
