@@ -53,7 +53,11 @@ def test_functions_have_kernels_for_any_number_of_rows_with_newer_headers(quant:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("fields", [{"pipeline": "mem"}, {"pipeline": "compv6", "dtype": "bf8*fp8"}, {"layout": "crr"}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"pipeline": "mem"}, {"pipeline": "compv6", "dtype": "bf8*fp8", "mma": (32, 32, 16)}, {"layout": "crr"}],
+    ids=["mem", "compv6", "crr"],
+)
 @pytest.mark.parametrize("quant", ["rowcol", "tensor"])
 @pytest.mark.parametrize("gpu", ["gfx942", "gfx950"])
 def test_edges_of_other_kernels(gpu: str, quant: str, fields: dict[str, Any]) -> None:
