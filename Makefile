@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # CI builds kernels while it installs the rest; elsewhere there is one environment.
 BUILDER := $(or $(wildcard build/builder/bin/python),$(BIN)/python)
 JOBS ?= $(shell nproc)
+# Tests wait for servers, timeouts and other processes an eighth of their time.
+WORKERS ?= $(shell echo $$(($(JOBS) * 3 / 2)))
 # Debian packages that only tests need: build systems, a server, a browser.
 TEST_PACKAGES := cmake ninja-build redis-server chromium
 
@@ -68,7 +70,7 @@ kernels: ## build the kernels that CI's tests share, the longest first (tests/ci
 	$(BUILDER) tools/ci_kernels.py build --jobs $(JOBS)
 
 test-ci: kernels ## CI's tests: all except those marked `deep`, with a time budget for each folder
-	$(BIN)/pytest --tier ci --budgets -n $(JOBS) --dist worksteal
+	$(BIN)/pytest --tier ci --budgets -n $(WORKERS) --dist worksteal
 
 test-deep: ## every test and every table, in parts; continues where it was stopped (hours)
 	tools/install-debian nginx-light
