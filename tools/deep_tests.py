@@ -40,6 +40,8 @@ and its result.
 _ROW = re.compile(r"\| `(?P<part>\w+)` \|.*")
 # The last line of pytest's output, such as `12 passed, 1 skipped in 3.21s (0:00:03)`.
 _SUMMARY = re.compile(r"(?P<counts>\d+ \w+(, \d+ \w+)*)(, \d+ warnings?)? in [\d.]+s")
+# pytest's exit code if all tests ran and some failed. It has others if it was interrupted, and prints counts, too.
+_TESTS_FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -113,14 +115,16 @@ def run_parts(wanted: Sequence[Part], names: Iterable[str], sources: str, out: P
 
 def run_part(part: Part) -> tuple[int, str]:
     """Run a part and print its output. Return its exit code and pytest's counts, or whether the command passed."""
-    result = ""
+    counts = ""
     with subprocess.Popen(part.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         assert run.stdout is not None
         for line in run.stdout:
             print(line, end="", flush=True)
             if found := _SUMMARY.search(line):
-                result = found["counts"]
-    return run.returncode, result or ("passed" if run.returncode == 0 else f"failed with exit code {run.returncode}")
+                counts = found["counts"]
+    if counts and run.returncode not in (0, _TESTS_FAILED):
+        return run.returncode, f"stopped with exit code {run.returncode}; {counts}"
+    return run.returncode, counts or ("passed" if run.returncode == 0 else f"failed with exit code {run.returncode}")
 
 
 def read_commit() -> str:

@@ -34,6 +34,8 @@ def test_counts_are_read_from_pytest(tmp_path: Path) -> None:
     assert run_part(Part("it", command)) == (1, "1 failed, 1 passed, 1 skipped")
     assert run_part(Part("it", (sys.executable, "-c", "raise SystemExit(3)"))) == (3, "failed with exit code 3")
     assert run_part(Part("it", (sys.executable, "-c", ""))) == (0, "passed")
+    file.write_text("def test_a(): pass\ndef test_b(): raise KeyboardInterrupt\n")
+    assert run_part(Part("it", command)) == (2, "stopped with exit code 2; 1 passed")
 
 
 @pytest.mark.slow
