@@ -335,19 +335,20 @@ struct DqDkDv
         return TW_OK;
     }
 
+    // In the order of their launches, in which a whole host pass would make the compiler meet them.
     static void name_instances()
     {
-        static_cast<void>(&ck_tile::kentry<Types::occupancy, K, typename K::Kargs>);
-        static_cast<void>(&sum_heads<T>);
         static_cast<void>(&clear<float>);
+        if constexpr(Types::reads_offsets)
+            static_cast<void>(&clear<ck_tile::long_index_t>);
         if constexpr(D::bias_gradient && leaves_gaps)
             static_cast<void>(&clear<typename D::Bias>);
         if constexpr(D::store_randval && leaves_gaps)
             static_cast<void>(&clear<uint8_t>);
         if constexpr(Types::whole_head && masked)
             static_cast<void>(&clear<T>);
-        if constexpr(Types::reads_offsets)
-            static_cast<void>(&clear<ck_tile::long_index_t>);
+        static_cast<void>(&ck_tile::kentry<Types::occupancy, K, typename K::Kargs>);
+        static_cast<void>(&sum_heads<T>);
     }
 };
 
