@@ -126,14 +126,6 @@ stop(index_t i, const Numbers<N>& lengths, const Numbers<N>& order, const Number
     return result;
 }
 
-// The same for a walk in single steps.
-template <index_t I, bool Snake, typename Lengths, typename Order>
-inline constexpr int stop_of = 0;
-
-template <index_t I, bool Snake, index_t... Lengths, index_t... Order>
-inline constexpr Numbers<sizeof...(Lengths)> stop_of<I, Snake, ck_tile::sequence<Lengths...>, ck_tile::sequence<Order...>> =
-    stop<sizeof...(Lengths)>(I, {{Lengths...}}, {{Order...}}, {{(Lengths, 1)...}}, Snake);
-
 // Where a hidden dimension comes from: the transform that makes it, and which of its upper dimensions it is.
 struct Origin
 {
@@ -361,37 +353,6 @@ struct is_valid_sequence_map<sequence<I, Is...>>
 
 template <index_t I, index_t... Is>
 struct is_valid_sequence_map<const sequence<I, Is...>> : is_valid_sequence_map<sequence<I, Is...>>
-{
-};
-
-template <index_t... Lengths, index_t... Order>
-struct static_ford<sequence<Lengths...>, sequence<Order...>>
-{
-    static_assert(sizeof...(Lengths) > 0 && sizeof...(Lengths) == sizeof...(Order));
-
-    template <typename F>
-    CK_TILE_HOST_DEVICE constexpr void operator()(F f) const
-    {
-        walk(f, make_index_sequence<(Lengths * ... * 1)>{});
-    }
-
-    private:
-    template <typename F, index_t... I>
-    CK_TILE_HOST_DEVICE static constexpr void walk(F f, sequence<I...>)
-    {
-        detail::swallow{(f(at<I>(make_index_sequence<sizeof...(Lengths)>{})), 0)...};
-    }
-
-    template <index_t I, index_t... D>
-    CK_TILE_HOST_DEVICE static constexpr auto at(sequence<D...>)
-    {
-        return sequence<tilewright_ck::stop_of<I, false, sequence<Lengths...>, sequence<Order...>>.of[D]...>{};
-    }
-};
-
-template <index_t... Lengths, index_t... Order>
-struct static_ford<const sequence<Lengths...>, sequence<Order...>>
-    : static_ford<sequence<Lengths...>, sequence<Order...>>
 {
 };
 
