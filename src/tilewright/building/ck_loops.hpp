@@ -170,20 +170,28 @@ struct SpanStep<I, ck_tile::sequence<Lengths...>, ck_tile::sequence<D...>>
     using Index = ck_tile::tile_distributed_index<(I / count_behind<Lengths...>(D) % Lengths)...>;
 };
 
-template <typename Lengths, typename F, ck_tile::index_t... I>
-CK_TILE_DEVICE void sweep_steps(const F& f, ck_tile::sequence<I...>)
+// A line is a function of its own, as in CK Tile: the inliner then decides alike, and the code is the same.
+template <typename Lengths, ck_tile::index_t First, typename F, ck_tile::index_t... I>
+CK_TILE_DEVICE void sweep_line(const F& f, ck_tile::sequence<I...>)
 {
     using Dimensions = ck_tile::make_index_sequence<Lengths::size()>;
-    (f(typename SpanStep<I, Lengths, Dimensions>::Index{}), ...);
+    (f(typename SpanStep<First + I, Lengths, Dimensions>::Index{}), ...);
 }
 
-// Call a function with each index of a span. clang's limit for such an expression is 256 terms.
+template <typename Lengths, ck_tile::index_t Length, typename F, ck_tile::index_t... Line>
+CK_TILE_DEVICE void sweep_lines(const F& f, ck_tile::sequence<Line...>)
+{
+    (sweep_line<Lengths, Line * Length>(f, ck_tile::make_index_sequence<Length>{}), ...);
+}
+
+// Call a function with each index of a span, line by line. clang's limit for such an expression is 256 terms.
 template <typename F, ck_tile::index_t... Lengths>
 CK_TILE_DEVICE void sweep_span(const F& f, ck_tile::sequence<Lengths...>)
 {
-    constexpr ck_tile::index_t size = (Lengths * ... * 1);
-    if constexpr(size <= 256)
-        sweep_steps<ck_tile::sequence<Lengths...>>(f, ck_tile::make_index_sequence<size>{});
+    constexpr ck_tile::index_t length = (Lengths, ...);
+    constexpr ck_tile::index_t lines  = (Lengths * ... * 1) / length;
+    if constexpr(length <= 256 && lines <= 256)
+        sweep_lines<ck_tile::sequence<Lengths...>, length>(f, ck_tile::make_index_sequence<lines>{});
     else
         ck_tile::static_ford<ck_tile::sequence<Lengths...>>{}(
             [&](auto index) { f(ck_tile::detail::make_tile_distributed_index(index)); });
