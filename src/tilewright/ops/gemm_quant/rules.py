@@ -47,7 +47,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
         "fix": "use the pipeline compv6.",
     },
     "P317": {"good": {}, "bad": {"block": (64, 48, 64), "waves": (1, 3, 1), **_SMALL_MMA}},
-    "R401": {"good": {"block": (64, 64, 256)}, "bad": {"block": (64, 64, 1024)}},
+    "R401": {"good": {"block": (64, 64, 256)}, "bad": {"block": (64, 512, 128), "waves": (2, 8, 1)}},
 }
 FIT_EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "S502": {},
