@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 import platformdirs
 
@@ -38,6 +37,8 @@ from tilewright.ops.kernel import Kernel
 
 LIST = Path(__file__).parents[1] / "tests" / "ci_kernels.txt"
 SAMPLES = LIST.parent / "compile" / "samples"
+# The samples that are in the list whatever their cost, because other tests build them.
+SHARED = SAMPLES / "shared.txt"
 STORE = Store(Path(platformdirs.user_cache_dir("tilewright-tests")) / "kernels")
 HEAD = """\
 # The kernels that CI builds before its first test; see tools/ci_kernels.py.
@@ -165,20 +166,31 @@ def read_samples(tree: str = "") -> list[tuple[str, Kernel]]:
 
     Names of kernels for another CK tree than the fetched one end with `@` and its name, as in the list.
     """
-    lines = [line for file in sorted(SAMPLES.glob("*.txt")) for line in file.read_text().splitlines()]
-    pairs = (line.split() for line in lines if not line.startswith("#"))
-    entries = ((expected, Entry(name, 0.0)) for expected, name in pairs)
+    entries = (pair for file in sorted(SAMPLES.glob("*.txt")) for pair in read_sample(file))
     return [(expected, entry.kernel) for expected, entry in entries if entry.tree == tree]
 
 
+def read_sample(file: Path) -> list[tuple[str, Entry]]:
+    pairs = (line.split() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
+    return [(expected, Entry(name)) for expected, name in pairs]
+
+
 def choose_list(entries: Sequence[Entry]) -> list[Entry]:
-    """Choose the kernels from the samples again, by the costs measured so far, and keep the others."""
+    """Choose the kernels from the samples again, by the costs measured so far, and keep those that tests need."""
+    shared = {entry.name for _, entry in read_sample(SHARED)}
     samples = [kernel for expected, kernel in read_samples() if expected == "computes"]
     known = {entry.name: entry.cpu_s for entry in entries if entry.cpu_s}
     by_op = {op.name: [entry.cpu_s for entry in entries if entry.cpu_s and entry.kernel.op == op.name] for op in OPS}
-    kept = [entry for entry in entries if entry.name not in {kernel.slug for kernel in samples}]
-    chosen = choose_cover(samples, lambda kernel: known.get(kernel.slug) or fmean(by_op[kernel.op] or [1.0]))
-    return [*kept, *(Entry(kernel.slug, known.get(kernel.slug, 0.0)) for kernel in chosen)]
+    kept = [entry for entry in entries if entry.name not in {kernel.slug for kernel in samples} - shared]
+
+    def find_cost(kernel: Kernel) -> float:
+        if kernel.slug in shared:
+            return 0.01  # what compiling it costs is spent anyway
+        # An unknown cost counts as the op's largest: the samples have larger kernels than the list.
+        return known.get(kernel.slug) or max(by_op[kernel.op], default=1.0)
+
+    chosen = [Entry(kernel.slug, known.get(kernel.slug, 0.0)) for kernel in choose_cover(samples, find_cost)]
+    return [*kept, *(entry for entry in chosen if entry.name not in shared)]
 
 
 def add_costs(entries: Iterable[Entry]) -> list[Entry]:

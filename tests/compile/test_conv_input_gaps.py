@@ -22,7 +22,7 @@ from tilewright.ops.grouped_conv.source import SUPPORT
 pytestmark = pytest.mark.compile
 
 CONV = find_op("grouped_conv")
-SMALL = {"block": (64, 64, 32), "waves": (2, 2, 1), "mma": (16, 16, 16), "pipeline": "mem"}
+SMALL = {"block": (64, 64, 32), "waves": (2, 2, 1), "mma": (16, 16, 16)}
 BASE = {"direction": "backward_data", "n": 2, "c": 8, "k": 16, "dtype": "fp16"}
 # Stride, dilation, filter, left pad and right pad along both dimensions, of an input of 9 × 11.
 PROBLEMS = {
@@ -38,9 +38,11 @@ PROBLEMS = {
 }
 
 
-def test_all_gradients_are_written() -> None:
+@pytest.mark.parametrize("pipeline", ["compv3", pytest.param("mem", marks=pytest.mark.deep)])
+def test_all_gradients_are_written(pipeline: str) -> None:
     """Outputs are filled with a pattern before, and with strides and dilations above 1 some are written by no tap."""
-    kernel = CONV.make_kernel(CONV.make_example({"direction": "backward_data", **SMALL}), "gfx942")
+    fields = {"direction": "backward_data", "pipeline": pipeline, **SMALL}
+    kernel = CONV.make_kernel(CONV.make_example(fields), "gfx942")
     problems = [Problem(**BASE, input_size=(9, 11), **fields) for fields in PROBLEMS.values()]
     found = verify(kernel, built([kernel])[0], device_of(kernel), problems, mode=Mode.STRICT)
     names = dict(zip(PROBLEMS, found, strict=True))

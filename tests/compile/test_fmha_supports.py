@@ -82,8 +82,8 @@ BUILT = (
     "-padhq8-padhv8-mask_causal-paged-a2e806b803ab",
     "fmha-gfx942-dot_do_o-group-fp8bf16-dot_do_o-b64x96-padq-9effbd41c9d5",
     "fmha-gfx942-dq_dk_dv-batch-fp16-kr_ktr_vr_iglp-b16x64x64x16x64x16x32x64x64-w1x4x1x4x1x1x1x4x1"
-    "-mma16x16x32x16x16x16x16x16x32-padhq8-padhv8-det-7c8d8395fee1",
-    "fmha-gfx942-convert_dq-group-fp16-convert_dq-b256x64x64x32-padq-det-o2-1589176ce287",
+    "-mma16x16x32x16x16x16x16x16x32-padhq8-padhv8-5e85686d0453",
+    "fmha-gfx942-convert_dq-group-fp16-convert_dq-b128x32x64x128-padq-padhq1-det-83873244132f",
 )
 FEATURES = ("bias", "lse", "sink", "bias_gradient", "deterministic", "static_quant", "rotary", "store_randval")
 

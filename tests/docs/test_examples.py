@@ -26,7 +26,7 @@ PURE = {
     *("sweep/query.py", "sweep/tune_on_budget.py", "sweep/winners.py"),
 }
 # Those of which CI does not build the kernels.
-DEEP = {"conv/backward_weight.py"}
+DEEP = {"conv/backward_weight.py", "fmha/deterministic.py", "fmha/sinks.py", "gemm/bias_activation.py"}
 # A search starts a process for each round.
 SLOW = {"sweep/tune_on_budget.py"}
 # Packages and programs in C and C++, which other tests build.
