@@ -96,6 +96,7 @@ def test_each_kernel_is_compiled_once_and_a_second_build_needs_no_cluster(cluste
     assert len([path for path in (other / "v1" / "blobs").rglob("*") if path.is_file()]) == 4
 
 
+@pytest.mark.deep
 def test_a_node_killed_in_the_middle_loses_no_kernel(cluster, place, tmp_path, monkeypatch) -> None:
     """Only kernels that the killed node had not finished are compiled elsewhere; its claims keep nobody waiting."""
     monkeypatch.setattr(coordinator, "LOOK_S", 0.2)
@@ -113,6 +114,7 @@ def test_a_node_killed_in_the_middle_loses_no_kernel(cluster, place, tmp_path, m
     assert run.done.report.wall_s < 110, "it waited until the claims of the killed node expired, after 120 s"
 
 
+@pytest.mark.deep
 def test_nodes_with_other_headers_are_not_used(cluster, place, share, tmp_path, monkeypatch) -> None:
     """The coordinator has the headers of a third node, which therefore builds alone."""
     started, _ = cluster

@@ -252,6 +252,7 @@ def test_real_kernels_give_on_a_cluster_what_they_give_here(cluster, stores, tmp
 
 
 @pytest.mark.compile
+@pytest.mark.deep
 def test_kernels_are_built_on_one_node_and_measured_on_others(cluster, tmp_path, monkeypatch) -> None:
     """Each node has a store of its own: kernels travel through the shared one."""
     (tmp_path / "shared").mkdir()
@@ -266,10 +267,11 @@ def test_kernels_are_built_on_one_node_and_measured_on_others(cluster, tmp_path,
     assert len({record.worker for record in records}) > 1  # at least one of them did not build it
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("queued", "sizes"),
-    # The deep tier fills the queue of the engine as it is, CI a smaller one.
-    [(6000, ChunkSizes(held_most=1024, chunk_most=128)), pytest.param(QUEUED, ChunkSizes(), marks=pytest.mark.deep)],
+    # A smaller queue, and the one of the engine as it is.
+    [(6000, ChunkSizes(held_most=1024, chunk_most=128)), (QUEUED, ChunkSizes())],
     ids=["small", "whole"],
 )
 def test_a_task_costs_about_what_bare_ray_costs_and_those_that_wait_take_little_memory(

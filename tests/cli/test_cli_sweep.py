@@ -139,6 +139,7 @@ def started(*words: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.service
+@pytest.mark.deep
 def test_a_sweep_on_a_cluster_is_interrupted_and_tune_goes_on(many: str, tmp_path: Path) -> None:
     """Ctrl-C keeps what was measured, the next command does the rest, and Ray says nothing of its own."""
     pytest.importorskip("ray", reason="needs the extra `cluster`")

@@ -17,6 +17,7 @@ SAMPLE = Path(__file__).parent / "samples" / "tenth_kind"
 pytestmark = pytest.mark.compile
 
 
+@pytest.mark.deep
 def test_a_tenth_kind_is_one_file_one_launcher_and_one_golden(tmp_path: Path) -> None:
     package = tmp_path / "tilewright"
     shutil.copytree(Path(tilewright.__file__).parent, package)

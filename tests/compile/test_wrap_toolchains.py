@@ -83,6 +83,7 @@ def test_code_objects_come_out_as_they_went_in(toolchain: Toolchain, tmp_path: P
     assert (tmp_path / "k.so.0.host-x86_64-unknown-linux-gnu-").read_bytes() == b""
 
 
+@pytest.mark.deep
 def test_headers_of_other_generators_for_two_gpus(toolchain: Toolchain, tmp_path: Path) -> None:
     kernels, out = kernel_headers(tmp_path / "kernels"), tmp_path / "out"
     found = find_wrappers(kernels, "*.hpp", KernelFolder(frozenset(), {}))

@@ -51,6 +51,7 @@ def test_configs_of_models_are_apart_and_their_scales_are_not() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_families_of_geometries_are_apart_and_problems_are_not() -> None:
     db = miopen_data.load()
     family = miopen.find_families(db)
