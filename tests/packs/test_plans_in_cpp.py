@@ -91,7 +91,7 @@ def workspace_of(stand_ins: StandIns, kernel: Any) -> int:
     return count_workspace_bytes(stand_ins.kernels, stand_ins.kernels.index(kernel))
 
 
-@pytest.mark.parametrize("planned_count", [100, pytest.param(500, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("planned_count", [300, pytest.param(500, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("op", OPS)
 def test_plans_have_the_kernels_stages_and_launches_of_python(
     op: str, planned_count: int, stand_ins: StandIns, program: Path, pool: CandidatePool, chain: Chain, tmp_path: Path
