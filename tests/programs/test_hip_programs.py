@@ -83,7 +83,7 @@ def test_kernels_print(emulate: Run, compiled: Compiled, mode: str) -> None:
     text = "a text of more than fifty-six bytes, so that it takes two packets"
     before, *said, after, right = done.stdout.splitlines()
     assert (before, after, right) == ("before", "after", "print: right")
-    # Work-groups run in several threads, as on a GPU: HIP states no order between their lines.
+    # HIP states no order between the lines of work-groups, and the host may answer the second one first.
     ordered = sorted(said, key=lambda line: "block 1" in line)
     assert ordered == [f"thread {t} of block {b}: {text} {t * 0.5:5.2f} -1 %" for b in (0, 1) for t in (0, 1, 2)]
     assert done.stderr == ""
