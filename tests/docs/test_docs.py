@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,23 @@ def test_the_index_names_every_document() -> None:
     below = [page for page in PAGES if page.is_relative_to(index.parent) and page != index]
 
     assert [str(page) for page in below if str(page.relative_to(index.parent)) not in text] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_layers_are_those_of_the_contract(page: str) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (layers,) = (each["layers"] for each in contracts if each["type"] == "layers")
+    listed = re.findall(r"^\| `(\w+)`(?:, next to `\w+`)? \|", section_of(ROOT / page, "Layers"), re.MULTILINE)
+    known = [set(re.findall(r"tilewright\.(\w+)", layer)) for layer in layers]
+    assert set(listed) == set().union(*known)
+    heights = [next(i for i, layer in enumerate(known) if name in layer) for name in listed]
+    assert heights == sorted(heights)
+
+
+def section_of(path: Path, title: str) -> str:
+    return path.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def test_every_field_of_an_op_is_documented() -> None:

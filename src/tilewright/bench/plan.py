@@ -28,7 +28,7 @@ _SHARD = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})")
 
 
 def parse_problem(op: str, text: str) -> Any:
-    """The problem of canonical JSON: the inverse of `problem_json`. Raises `InvalidValueError` for other text."""
+    """The problem of canonical JSON: the inverse of `dump_problem`. Raises `InvalidValueError` for other text."""
     problem_type = find_op(op).problem_type
     try:
         return load_problem(problem_type, json.loads(text))

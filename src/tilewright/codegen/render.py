@@ -1,4 +1,8 @@
-"""Render the source text of a kernel. Pure: writes no files, and the text does not depend on the machine."""
+"""Render the source text of a kernel: it writes no files.
+
+The text depends on the kernel and on the API of CK Tile's headers alone, which is that of the headers in use here if
+the caller does not give another.
+"""
 
 from __future__ import annotations
 

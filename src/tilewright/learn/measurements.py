@@ -42,7 +42,7 @@ Codes = NDArray[np.int32]
 class Measurement:
     """One row: a kernel's time for a problem, in microseconds, or the reason why it has none.
 
-    `problem` is the canonical JSON of the problem's fields (`problem_json`), `source` is the origin of the row. `us` is
+    `problem` is the canonical JSON of the problem's fields (`dump_problem`), `source` is the origin of the row. `us` is
     the median of `runs` repeats, `us_min` and `us_max` their extremes if known.
     """
 

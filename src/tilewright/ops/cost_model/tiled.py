@@ -1,8 +1,8 @@
 """The cost model of tiled matrix kernels: one model for all of them, on any GPU that has a file.
 
-A kernel computes its result in tiles: one work-group computes one tile in steps along k. `pace`
-computes the cost of a step for each pipe of a unit, from the kernel alone; `estimate_problem` distributes the
-work-groups of a problem to the units. Kernels of other libraries are described by a `KernelTile`, too.
+A kernel computes its result in tiles: one work-group computes one tile in steps along k. `compute_loop_cost` computes
+the cost of a step for each pipe of a unit, from the kernel alone; `estimate_problem` distributes the work-groups of a
+problem to the units. Kernels of other libraries are described by a `KernelTile`, too.
 
 The model has two main assumptions. Work-groups that are resident on a unit together share its pipes: each adds only
 its use of the bottleneck pipe. Time that no other work-group overlaps, that is the way of one work-group through all
