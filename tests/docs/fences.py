@@ -1,8 +1,8 @@
 """The fenced blocks of Markdown files, and how what a block prints is compared with what the file shows.
 
 A comment on the line before a block says how it is run: `<!-- not run -->`, `<!-- needs: compiler -->`,
-`<!-- exit: 1 -->`. A block of text that follows a run block is what it must print; there a line `…` stands for
-any lines, and times may differ.
+`<!-- exit: 1 -->`, or that it is a file of the reader's, `<!-- file: main.cpp -->`. A block of text that follows a run
+block is what it must print; there a line `…` stands for any lines, and times may differ.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class Block:
     @property
     def compiles(self) -> bool:
         return "needs: compiler" in self.marks
+
+    @property
+    def file(self) -> str:
+        return next((mark.removeprefix("file: ") for mark in self.marks if mark.startswith("file: ")), "")
 
     @property
     def exit_code(self) -> int:
