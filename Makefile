@@ -63,7 +63,7 @@ check: ## lint, format, types, layers, spelling, generated documents
 	$(BIN)/codespell src tests research tools examples docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md
 	$(BIN)/python tools/make_docs.py --check
 
-test: ## the fast tests: no compiler, no GPU, no server, no cluster (up to 3 minutes)
+test: ## the fast tests: no compiler, no GPU, no server, no cluster (8 minutes on two cores)
 	$(BIN)/pytest -m 'not compile and not slow and not service and not deep' -n $(JOBS)
 
 kernels: ## build the kernels that CI's tests share, the longest first (tests/ci_kernels.txt)

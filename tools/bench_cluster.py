@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deep_tests import describe_run
 from ray_nodes import ray_nodes
 from tilewright.base.events import Notice, add_listener
 from tilewright.bench.cluster.executor import ClusterExecutor
@@ -312,6 +313,7 @@ def format_page(rows: list[Row]) -> str:
         "",
         f"`make bench-cluster` writes this page. {NODES} Ray {import_ray().__version__} nodes on {os.cpu_count()} "
         f"cores ({platform.machine()}), Python {platform.python_version()}.",
+        describe_run(),
         "The tasks do nothing. For your own large sweeps, see [scaling](scaling.md).",
         "",
         "| item | figure |",

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from deep_tests import describe_run
 from tilewright import arch as archs
 from tilewright.building.builder import build_kernels
 from tilewright.building.code_object import disassemble
@@ -362,7 +363,7 @@ def _format_page(found: dict[str, Any], others: Sequence[dict[str, Any]], at_onc
     return f"""# Compile times
 
 Written by `make bench-compile`: one run on one machine. Trust the ratios; other load on your machine slows everything
-down. [Building](building.md) explains the steps.
+down. {describe_run()} [Building](building.md) explains the steps.
 
 ```text
 {_format_table(found)}

@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from deep_tests import describe_run
 from hip_compiler import write_hipcc
 from tilewright.arch import load
 from tilewright.building.compile import compile_device
@@ -214,7 +215,7 @@ def format_page(loops: list[LoopFigures], programs: ProgramFigures) -> str:
     return f"""# Cost of an emulated instruction
 
 Written by `make bench-emulator`. All figures are CPU time, summed over threads: the lowest of interleaved rounds. They
-say how slow the emulated device is, and nothing about a GPU.
+say how slow the emulated device is, and nothing about a GPU. {describe_run()}
 
 Six loops over {COUNT:,} elements on an emulated {GPU}, with the native engine. An instruction is one of a wave of 64
 lanes. "C" is the same function, called in a plain loop and compiled with `clang -O2 -march=native`, which vectorizes it

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deep_tests import describe_run
 from tilewright import arch as archs
 from tilewright.base.knobs import job_count
 from tilewright.building.builder import build_kernels
@@ -167,6 +168,7 @@ def format_page(measured: list[tuple[tuple[int, int, int], dict[str, list[float]
 
 Written by `make bench-emulator`. An fp16 GEMM (compv3, cshuffle, 128x128x32, {ARCH}) on {platform.machine()},
 {job_count()} threads for the native engine in fast mode, one otherwise. Lowest time of interleaved launches.
+{describe_run()}
 
 {format_table(rows)}
 

@@ -138,6 +138,11 @@ def read_commit() -> str:
     return f"{commit}{'+' if changed else ''}"
 
 
+def describe_run() -> str:
+    """Say when and on which commit a page's figures were measured."""
+    return f"Measured on {datetime.date.today()}, commit `{read_commit()}`."
+
+
 def update_page(page: Path, entries: Iterable[dict[str, Any]], names: Iterable[str]) -> None:
     """Write the rows of these entries to the table, which has a row for each of `names`. Rows of other parts stay."""
     lines = page.read_text(encoding="utf-8").splitlines() if page.exists() else []

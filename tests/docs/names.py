@@ -47,8 +47,8 @@ _PROGRAM = re.compile(r"(?:python3?|pytest) (?:-m )?([\w./]+)(.*)")
 _PROGRAM_START = re.compile(r" (?:ctest|python|pytest|\./|build/)")  # what `tilewright emulate` and `trace` run
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]+)")
 _FILE_NAME = re.compile(r"\.(?:c|cfg|h|hpp|json|md|py|toml)$")
-# Not words of the code: names of kernels and their parts, addresses, options, placeholders.
-_NO_WORDS = re.compile(r"-gfx\w+-|\d+x\d+|://|^--|^-[a-zA-Z#]|[<>…]")
+# Not words of the code: digests, names of kernels and their parts, addresses, options, placeholders.
+_NO_WORDS = re.compile(r"^[0-9a-f]{7,}$|-gfx\w+-|\d+x\d+|://|^--|^-[a-zA-Z#]|[<>…]")
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ def strip_comments(text: str, suffix: str) -> str:
 
 @functools.cache
 def read_sources() -> dict[Path, str]:
-    """The code of every source file that a document can name. Of tests, only the names of functions and classes."""
+    """The code of every source file that a document can name. Of tests, only their names, and those of helpers."""
     files = [ROOT / name for name in _FILES]
     for tree in _TREES:
         files += [path for path in (ROOT / tree).rglob("*") if path.suffix in _SUFFIXES and path.is_file()]
     texts = {path: strip_comments(path.read_text(encoding="utf-8"), path.suffix) for path in files}
     tests = ROOT / "tests"
     return {
-        path: "\n".join(re.findall(r"(?:def|class) \w+", text)) if path.is_relative_to(tests) else text
+        path: "\n".join(re.findall(r"def test_\w+", text)) if tests in path.parents[1:] else text
         for path, text in texts.items()
     }
 

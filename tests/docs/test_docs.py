@@ -87,6 +87,15 @@ def test_layers_are_those_of_the_contract(page: str) -> None:
     assert heights == sorted(heights)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["bench-*", "data", "distribution", "functions", "measuring", "running", "scaling", "selection", "verifying"],
+)
+def test_measured_figures_have_a_date_and_a_commit(name: str) -> None:
+    for page in (ROOT / "docs").glob(f"{name}.md"):
+        assert re.search(r"\d{4}-\d\d-\d\d,\scommit\s`[0-9a-f]{7,}\+?`", page.read_text(encoding="utf-8")), page
+
+
 def section_of(path: Path, title: str) -> str:
     return path.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
