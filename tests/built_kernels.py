@@ -1,7 +1,7 @@
 """Kernels that tests run, built once into one store that all tests share and that is kept between runs.
 
 The CI tier (`--tier ci`, `make test-ci`) builds the kernels of tests/ci_kernels.txt before its first test, all at once.
-Compiling is most of what CI costs, so there a test that asks for any other kernel fails. Elsewhere it is built.
+Compiling is about half of what CI costs, so there a test that asks for any other kernel fails. Elsewhere it is built.
 """
 
 from __future__ import annotations

@@ -362,8 +362,8 @@ def _format_page(found: dict[str, Any], others: Sequence[dict[str, Any]], at_onc
     tables = "\n\n".join(f"`{other['kernels'][0]}`\n\n```text\n{_format_table(other)}\n```" for other in others)
     return f"""# Compile times
 
-Written by `make bench-compile`: one run on one machine. Trust the ratios; other load on your machine slows everything
-down. {describe_run()} [Building](building.md) explains the steps.
+One run of `make bench-compile` on one machine. Trust the ratios; other load on your machine slows everything down.
+{describe_run()} [Building](building.md) explains the steps.
 
 ```text
 {_format_table(found)}

@@ -36,7 +36,7 @@ HOURS_PER_KERNEL = 5 / 1000
     cls=FilterCommand,
     examples=(
         "tilewright build fp16_rcr_essential --gpu gfx942",
-        "tilewright build e5782f51db2c",
+        "tilewright build 2b170e908187",
         "tilewright build gemm --gpu gfx942 --kernel-set mine.toml --jobs 8 --trace build.json",
         "tilewright build gemm --gpu gfx942,gfx950 --preselected fp16_rcr_essential \\",
         "    --limit 4 --out my_pack",
