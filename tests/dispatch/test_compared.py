@@ -68,6 +68,23 @@ def test_an_exact_element_has_no_room() -> None:
     assert found.element_share == np.inf and found.message
 
 
+def test_nan_is_right_only_where_it_must_be_and_was_written() -> None:
+    tensor = Tensor("c", "fp32", (4,), (1,), output=True)
+    expected, limit = np.array([1, 2, np.nan, 4]), np.array([1, 1, 0, 1.0])
+
+    def judge(values: list[float], limit: object = limit) -> str:
+        placed = PoisonedTensor(tensor, np.dtype(np.float32), None)
+        for index, value in enumerate(values):
+            placed.get_values()[index] = value
+        return compare_output(placed, {"c": expected}, {"c": Tolerance(limit, limit)}, np.ones(4), 1).message
+
+    assert judge([1, 2, np.nan, 4]) == ""
+    assert judge([1, 2, 3, 4]).startswith("c[2] is 3, should be nan")
+    assert judge([1, np.nan, np.nan, 4]).startswith("c[1] is nan, should be 2")
+    assert judge([1, 2]).startswith("c[2] is nan, should be nan")  # poison
+    assert judge([1, 2, np.nan, 4], np.ones(4)).startswith("c[2] is nan, should be nan")
+
+
 def test_elements_of_all_blocks_are_compared() -> None:
     shape = (5, BLOCK // 2)
     placed = PoisonedTensor(Tensor("c", "fp32", shape, (BLOCK, 1), output=True), np.dtype(np.float32), None)

@@ -100,6 +100,24 @@ def test_everything_in_one_expert_and_aiters_constants() -> None:
     check_close(found, (x, w1, w2, weights, ids))
 
 
+def test_unknown_experts_contribute_nothing_and_repeated_ones_all_their_weights() -> None:
+    x, w1, w2, _ = draw_layer(6, 8)
+    ids = torch.tensor([[0, -1], [8, 3], [5, 5], [1_000_000, -1_000_000], [2, 4], [-1, -1]], dtype=torch.int32)
+    weights = torch.rand(6, 2, generator=torch.Generator().manual_seed(36))
+    known = (ids >= 0) & (ids < 8)
+    found = twt.fused_moe(x, w1, w2, weights.where(known, torch.nan), ids)
+    check_close(found, (x, w1, w2, weights * known, ids.where(known, 0)))
+    assert not found[[3, 5]].any()
+
+
+def test_nan_from_the_router_stays_in_its_token() -> None:
+    x, w1, w2, logits = draw_layer(5, 8)
+    logits[3, 2] = torch.nan
+    weights, ids = twt.topk_softmax(logits, 2)
+    missing = twt.fused_moe(x, w1, w2, weights, ids).isnan()
+    assert missing[3].all() and not missing[[0, 1, 2, 4]].any()
+
+
 def test_no_tokens() -> None:
     x, w1, w2, _ = draw_layer(2, 8)
     empty = torch.empty(0, 2)

@@ -33,14 +33,16 @@ def draw(tokens: int, experts: int, k: int) -> tuple[Any, Any]:
 
 
 def check(ids: Any, weights: Any, unit: int, found: tuple[Any, ...], number: dict[int, int]) -> None:
-    """Compare with lists of Python: for each expert its pairs, filled up to whole blocks."""
+    """Compare with lists of Python: for each expert its pairs, filled up to whole blocks. The last of equal pairs is
+    kept, in the entries of all."""
     entries, values, owners, totals = ([each.item() for each in array] for array in found)
     tokens, k = ids.shape
     wanted: list[tuple[int, float, int]] = []
     for expert, name in number.items():
         pairs = [(t, p) for t in range(tokens) for p in range(k) if ids[t, p] == expert]
-        wanted += [(t + (p << 24), float(weights[t, p]), name) for t, p in pairs]
-        wanted += [(tokens + (k << 24), 0.0, name)] * (-len(pairs) % unit)
+        last = dict(pairs)
+        wanted += [(t + (p << 24), float(weights[t, p]), name) for t, p in last.items()]
+        wanted += [(tokens + (k << 24), 0.0, name)] * (len(pairs) - len(last) + -len(pairs) % unit)
     assert totals == [len(wanted), tokens]
     assert list(zip(entries, values, strict=True))[: len(wanted)] == [each[:2] for each in wanted]
     assert owners[: len(wanted) // unit] == [each[2] for each in wanted[::unit]]
@@ -58,6 +60,19 @@ def test_every_pair_is_in_a_block_of_its_expert(tokens: int, experts: int, k: in
 def test_everything_in_one_expert() -> None:
     ids, weights = np.full((40, 1), 5, np.int32), draw(40, 8, 1)[1]
     check(ids, weights, 16, tw.sort_by_expert(ids, weights, 8, 16), {5: 5})
+
+
+@pytest.mark.parametrize("share", [0.1, 1])
+@pytest.mark.parametrize("seed", range(3))
+def test_unknown_and_equal_experts(seed: int, share: float) -> None:
+    generator = np.random.default_rng([seed, 36])
+    tokens, experts, k = (int(generator.integers(*limits)) for limits in ((1, 70), (4, 40), (1, 5)))
+    ids, weights = generator.integers(0, experts, (tokens, k)).astype(np.int32), draw(tokens, experts, k)[1]
+    unknown = generator.choice([-1, experts, experts + 1, -1_000_000, 1_000_000, -(2**31), 2**31 - 1], ids.shape)
+    ids = np.where(generator.random(ids.shape) < share, unknown, ids).astype(np.int32)
+    for unit in (1, 7):
+        found = tw.sort_by_expert(ids, weights, experts, unit)
+        check(ids, weights, unit, found, {expert: expert for expert in range(experts)})
 
 
 def test_torch_operator_has_the_same_results_as_the_function() -> None:

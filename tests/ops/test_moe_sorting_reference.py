@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,13 +21,17 @@ GPU = archs.load("gfx942")
 CONFIG = Config(tile=1)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("place", range(7))
-def test_blocks_of_one_entry_are_a_stable_sort(place: int, seed: int) -> None:
+def draw_different(problem: Problem) -> dict[str, Any]:
+    generator = np.random.default_rng(problem.tokens)
+    ids = generator.random((problem.tokens, problem.experts)).argsort(axis=1)[:, : problem.k]
+    return {"topk_ids": ids.astype(np.int32), "topk_weights": generator.random(ids.shape).astype(np.float32)}
+
+
+@pytest.mark.parametrize("trial", list_trials(CONFIG, GPU), ids=str)
+def test_blocks_of_one_entry_are_a_stable_sort(trial: Problem) -> None:
     """Without filled-up blocks, entries are the pairs in the order of a stable sort by expert."""
-    trial = list_trials(CONFIG, GPU)[place]
     problem = Problem(tokens=trial.tokens, experts=trial.experts, k=trial.k, unit=1)
-    inputs = make_inputs(problem, seed, GPU)
+    inputs = draw_different(problem)
     found = compute_reference(problem, inputs, GPU)
     owners, order = torch.sort(torch.tensor(inputs["topk_ids"]).reshape(-1), stable=True)
     pairs = problem.tokens * problem.k
@@ -70,12 +77,35 @@ def test_only_elements_behind_the_last_entry_may_have_any_value() -> None:
     assert np.isinf(tolerance["sorted_ids"].limit[entries:]).all()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_experts_of_a_token_are_different_and_some_experts_are_empty(seed: int) -> None:
-    problem = Problem(tokens=9, experts=64, k=6, unit=16)
-    ids = make_inputs(problem, seed, GPU)["topk_ids"]
-    assert all(len(set(row)) == 6 for row in ids.tolist())
-    assert len(np.unique(ids)) < 64 and (seed != 0 or len(np.unique(ids)) == 6)
+def test_unknown_experts_are_left_out_and_the_last_of_equal_ones_is_sorted() -> None:
+    ids = np.array([[3, -1, 3], [4, 1, 0], [1_000_000, -(2**31), 2**31 - 1]], np.int32)
+    weights = np.arange(9, dtype=np.float32).reshape(3, 3)
+    problem = Problem(tokens=3, experts=4, k=3, unit=1)
+    found = compute_reference(problem, {"topk_ids": ids, "topk_weights": weights}, GPU)
+    place, none = 2**24, 3 + 3 * 2**24
+    assert found["totals"].tolist() == [4, 3]
+    assert found["sorted_ids"][:4].tolist() == [1 + 2 * place, 1 + place, 2 * place, none]
+    assert found["sorted_weights"][:4].tolist() == [5, 4, 2, 0]
+    assert found["sorted_experts"][:4].tolist() == [0, 1, 3, 3]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("unit", [1, 3])
+def test_results_have_room_for_any_experts(keep: bool, unit: int) -> None:
+    for ids in itertools.product(range(-1, 3), repeat=4):
+        given = {"topk_ids": np.reshape(ids, (2, 2)), "topk_weights": np.ones((2, 2))}
+        problem = Problem(tokens=2, experts=3, k=2, unit=unit, keep_empty=keep)
+        entries = compute_reference(problem, given, GPU)["totals"][0]
+        assert entries <= problem.entries, ids
+
+
+def test_inputs_have_empty_experts_unknown_ones_and_equal_ones_of_a_token() -> None:
+    problem = Problem(tokens=99, experts=64, k=6, unit=16)
+    same, different = (make_inputs(problem, seed, GPU)["topk_ids"] for seed in (0, 1))
+    assert len(np.unique(same)) == 6 and all(len(set(row)) == 6 for row in same.tolist())
+    unknown = set(np.unique(different)) - set(range(64))
+    assert unknown == {-1, 64, -1_000_000, 1_000_000, -(2**31), 2**31 - 1}
+    assert any(len(set(row)) < 6 for row in different.tolist())
 
 
 def test_tensors_must_be_packed() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.arch.blockwise import list_blocks
 from tilewright.arch.number_formats import Floats
-from tilewright.dispatch.poisoned_tensor import PoisonedTensor
+from tilewright.dispatch.poisoned_tensor import PoisonedTensor, choose_poison
 from tilewright.ops.execution import Tensor
 from tilewright.ops.tolerance import Tolerance
 
@@ -110,6 +110,8 @@ class _Errors:
         limited = bool(np.isfinite(limit.max()))
         if not limited:
             error[np.isinf(limit)] = 0.0  # an op may leave elements undefined
+        if np.isinf(error.max()):
+            error[_find_expected_nan(values, wanted, limit)] = 0.0
         share = _compute_shares(error, limit)
         worst = int(np.argmax(share))
         if share[worst] > self.share:
@@ -162,6 +164,14 @@ def _compute_relative_error(most: float, largest: float) -> float:
     Not element by element: an element near 0 may have a large error of its own size and a correct last bit.
     """
     return most / largest if largest else np.inf if most else 0.0
+
+
+def _find_expected_nan(values: NDArray[Any], wanted: Floats, limit: Floats) -> NDArray[np.bool_]:
+    """Elements that must be NaN, by a limit of 0, and were written so: those that were not are poison, another NaN."""
+    poison = choose_poison(values.dtype)
+    written = (np.ascontiguousarray(values).view(np.uint8).reshape(values.size, -1) != poison).any(axis=1)
+    expected: NDArray[np.bool_] = np.isnan(wanted) & (limit == 0) & np.isnan(values.astype(np.float64)) & written
+    return expected
 
 
 def compute_errors(found: Floats, wanted: Floats) -> Floats:

@@ -55,8 +55,9 @@ def fused_moe(
     """The weighted sum of each token's experts, `w2 · (activation(gate) · up)` with gate and up = `w1 · token`.
 
     `hidden_states` (tokens, hidden) is fp16 or bf16. `w1` (experts, 2 · inner, hidden) has the rows of gate, then those
-    of up; `w2` is (experts, hidden, inner); neither is reordered. `topk_ids` (tokens, k) of int32 has k different
-    experts of each token, and `topk_weight` their weights. `activation` is "silu", "gelu" or "swiglu", or aiter's value
+    of up; `w2` is (experts, hidden, inner); neither is reordered. `topk_ids` (tokens, k) of int32 has k experts of each
+    token, and `topk_weight` their weights. Experts that do not exist, such as -1, contribute nothing, whatever their
+    weights. `activation` is "silu", "gelu" or "swiglu", or aiter's value
     of that name. "swiglu" is gpt-oss's, `gate · sigmoid(alpha · gate) · (up + 1)`, with gate clamped to at most
     `swiglu_limit` and up to ± `swiglu_limit`. The defaults are gpt-oss's; aiter's function has no such arguments.
 
@@ -95,15 +96,15 @@ def fused_moe(
     if 0 in (tokens, k):
         return hidden_states.new_zeros(hidden_states.shape, dtype=result)
     pairs = tokens * k
-    weights = topk_weight.float()
+    weights = _add_repeated(topk_weight.float(), topk_ids, experts)
     # Blocks of one entry: the rows of experts follow each other without gaps, as grouped products have them.
     entries, _, owners, totals = sort_by_expert(topk_ids, weights.detach(), experts, 1, expert_mask)
     entries, owners = entries[:pairs], owners[:pairs]
     place = (entries & ((1 << _TOKEN_BITS) - 1)) * k + (entries >> _TOKEN_BITS)
-    if expert_mask is not None:  # entries behind the last one are not written: they belong to no expert
-        is_entry = torch.arange(pairs, device=entries.device) < totals[0]
-        place = torch.where(is_entry, place, pairs)
-        owners = torch.where(is_entry, owners, w1.shape[0])
+    # Entries behind the last one are not written, and those in the place of a repeated expert have no token.
+    is_entry = torch.arange(pairs, device=entries.device) < totals[0]
+    place = torch.where(is_entry, place.clamp(max=pairs), pairs)
+    owners = torch.where(is_entry, owners, w1.shape[0])
     ends = torch.searchsorted(owners, torch.arange(w1.shape[0], device=owners.device, dtype=owners.dtype), right=True)
     offs = ends.to(torch.int32)
     source = torch.clamp(place // k, max=tokens - 1)
@@ -172,6 +173,13 @@ def _multiply(
     if source is not None:  # torch's index does not have all 8-bit types
         rows, row_scales = rows.view(torch.uint8)[source].view(rows.dtype), row_scales[source]
     return scaled_grouped_mm(rows, weights.transpose(-2, -1), row_scales, scales, offs, out_dtype=dtype)
+
+
+def _add_repeated(weights: torch.Tensor, ids: torch.Tensor, experts: int) -> torch.Tensor:
+    """The sum of each expert's weights of a token: only one of its pairs is sorted. 0 for experts that do not exist."""
+    same = ids[:, :, None] == ids[:, None, :]
+    exists = (ids >= 0) & (ids < experts)
+    return torch.where(same & exists[:, :, None], weights[:, None, :], 0.0).sum(-1)
 
 
 def _activate(name: str, gate: torch.Tensor, up: torch.Tensor, alpha: float, limit: float) -> torch.Tensor:

@@ -41,7 +41,11 @@ _TEMPLATES = (
     *(f"ck_tile/ops/fused_moe/kernel/moe_sorting_{name}.hpp" for name in ("kernel", "problem")),
 )
 _ENTRIES: dict[str, Path | str] = {"tilewright_moe_sorting_entries.hpp": _HERE / "entries.hpp"}
-_OWN: dict[str, Path | str] = {**c_interface.SUPPORT, **format_header(CALL)}
+_OWN: dict[str, Path | str] = {
+    **c_interface.SUPPORT,
+    **format_header(CALL),
+    "tilewright_moe_sorting_table.hpp": _HERE / "table.hpp",
+}
 
 
 def _make_context(kernel: Kernel) -> dict[str, Any]:

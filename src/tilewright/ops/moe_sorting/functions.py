@@ -37,13 +37,15 @@ def sort_by_expert(
 ) -> tuple[Array, Array, Array, Array]:
     """Sort pairs of tokens and experts by expert: (sorted_ids, sorted_weights, sorted_experts, totals).
 
-    `topk_ids` (tokens, k) of int32 has k different experts of each token, `topk_weights` their float32 weights. The
-    pairs of each expert, in the order of tokens, fill blocks of `unit` entries: the rows of a tile of the product that
-    follows. An entry of `sorted_ids` is token + 2²⁴ · place, where place counts the experts of the token from 0. In
-    entries that fill up a block, token is the number of tokens, place is k, and the weight is 0. `sorted_experts` has
-    the expert of each block. `totals` has the number of entries, and that of tokens. Experts without tokens have no
-    block. Results have room for the most entries, tokens · k + experts · unit - k; behind the last entry they are not
-    written.
+    `topk_ids` (tokens, k) of int32 has k experts of each token, `topk_weights` their float32 weights. The pairs of each
+    expert, in the order of tokens, fill blocks of `unit` entries: the rows of a tile of the product that follows. An
+    entry of `sorted_ids` is token + 2²⁴ · place, where place counts the experts of the token from 0. In entries that
+    fill up a block, token is the number of tokens, place is k, and the weight is 0. `sorted_experts` has the expert of
+    each block. `totals` has the number of entries, and that of tokens. Experts without tokens have no block. Results
+    have room for the most entries, tokens · k + experts · unit - k; behind the last entry they are not written.
+
+    Experts below 0, and from `experts` on, are left out: servers use -1 for none. Of equal experts of a token, only the
+    last is sorted, with its own weight; entries of the others fill up the expert's blocks.
 
     `expert_mask` (experts,) of int32 is 1 for experts of this GPU: the others are left out, and not counted in
     `sorted_experts`. `out` is a tuple of arrays for the results.

@@ -19,11 +19,14 @@ MOST_RESULTS = 255  # the place among the experts of a token has 8 bits
 class Problem(ProblemBase):
     """The pairs of tokens and experts, sorted by expert: the rows of each expert's matrix product.
 
-    `topk_ids` has k different experts of each token. Each expert's pairs, in the order of tokens, fill blocks of `unit`
-    entries. An entry of `sorted_ids` is token + 2²⁴ · place, where place counts the experts of the token from 0; in
-    entries that fill up a block, token is the number of tokens, place is k, and the weight is 0. `sorted_experts` has
-    the expert of each block; `totals` the number of entries, and that of tokens. Behind these entries, results are not
-    written. With `masked`, only experts whose `expert_mask` is 1 are sorted, and they are numbered without the others.
+    `topk_ids` has k experts of each token. Each expert's pairs, in the order of tokens, fill blocks of `unit` entries.
+    An entry of `sorted_ids` is token + 2²⁴ · place, where place counts the experts of the token from 0; in entries that
+    fill up a block, token is the number of tokens, place is k, and the weight is 0. `sorted_experts` has the expert of
+    each block; `totals` the number of entries, and that of tokens. Behind these entries, results are not written. With
+    `masked`, only experts whose `expert_mask` is 1 are sorted, and they are numbered without the others.
+
+    Experts below 0, and from `experts` on, are left out. Of equal experts of a token, only the last is sorted; entries
+    of the others fill up the expert's blocks.
     """
 
     tokens: int = problem_field(IntegerType(1, MOST_TOKENS), "number of tokens")
@@ -41,9 +44,9 @@ class Problem(ProblemBase):
 
     @property
     def entries(self) -> int:
-        """The most entries that blocks have: every expert may have unit - 1 that fill up its last block, or, if it has
-        no token, unit of them. At least k experts have tokens."""
-        return self.tokens * self.k + self.experts * self.unit - self.k
+        """The most entries that blocks have: every expert may have unit - 1 that fill up its last block, or, if it is
+        kept without tokens, unit of them. All tokens may have the same expert."""
+        return self.tokens * self.k + self.experts * self.unit - (1 if self.keep_empty else self.k)
 
     @property
     def blocks(self) -> int:
@@ -85,17 +88,18 @@ CALL = CallStruct(
     op="moe_sorting",
     title="sorting by expert",
     doc="""\
-The pairs of tokens and experts, sorted by expert. topk_ids has k different experts of each token. The pairs of
-each expert fill blocks of `unit` entries; an entry is token + (place << 24), with the place of the expert among
-those of the token, and tokens + (k << 24) with weight 0 fills up a block. sorted_experts has the expert of each
-block; totals the number of entries, and that of tokens. Results behind the last entry are not written.
+The pairs of tokens and experts, sorted by expert. topk_ids has k experts of each token. The pairs of each expert
+fill blocks of `unit` entries; an entry is token + (place << 24), with the place of the expert among those of the
+token, and tokens + (k << 24) with weight 0 fills up a block. sorted_experts has the expert of each block; totals
+the number of entries, and that of tokens. Results behind the last entry are not written. Experts outside of 0 to
+experts - 1 are left out; of equal experts of a token, the last is sorted, and entries of the others fill up blocks.
 With `masked`, only experts whose mask is 1 are sorted, numbered without the others.""",
     problem_type=Problem,
     members=(
         declare_pointer("topk_ids", "int32, tokens * k"),
         declare_pointer("topk_weights", "float, tokens * k"),
         declare_pointer("expert_mask", "int32, experts; null unless masked"),
-        declare_pointer("sorted_ids", "int32, tokens * k + experts * unit - k", c_type="void"),
+        declare_pointer("sorted_ids", "int32, at most tokens * k + experts * unit - 1", c_type="void"),
         declare_pointer("sorted_weights", "float, as many", c_type="void"),
         declare_pointer("sorted_experts", "int32, one for each `unit` of them", c_type="void"),
         declare_pointer("totals", "int32, 2", c_type="void"),

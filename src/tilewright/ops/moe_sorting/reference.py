@@ -20,25 +20,30 @@ from tilewright.ops.rule import is_legal
 from tilewright.ops.tolerance import Tolerance
 
 PLACE = 2**24  # of the bits of an entry above those of the token
+UNKNOWN = (-1_000_000, 1_000_000, -(2**31), 2**31 - 1)  # numbers of no expert, far from those that exist
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:  # noqa: ARG001
-    """Different experts for each token. With seed 0 all tokens have the same, so that all others are empty; otherwise
-    half of the experts are drawn more often than the rest."""
+    """Experts of each token. With seed 0 all tokens have the same, all different, so that all others are empty;
+    otherwise half of the experts are drawn more often than the rest, a fifth does not exist or is repeated."""
     generator = np.random.default_rng([seed, problem.tokens, problem.experts, problem.k])
     chances = generator.random((1 if seed == 0 else problem.tokens, problem.experts))
     chances[:, generator.permutation(problem.experts)[: problem.experts // 2]] += 0.5
     chosen = np.argsort(-chances, axis=1)[:, : problem.k]
     ids = np.broadcast_to(chosen, (problem.tokens, problem.k)).astype(np.int32)
-    made = {"topk_ids": ids, "topk_weights": generator.random(ids.shape).astype(np.float32)}
+    if seed != 0:
+        unknown = generator.choice([-1, problem.experts, *UNKNOWN], ids.shape)
+        kinds = generator.random(ids.shape)
+        ids = np.select([kinds < 0.1, kinds < 0.2], [unknown, ids[:, :1]], ids).astype(np.int32)
+    result = {"topk_ids": ids, "topk_weights": generator.random(ids.shape).astype(np.float32)}
     if problem.masked:
-        made["expert_mask"] = (generator.random(problem.experts) < (0.9 if seed == 0 else 0.5)).astype(np.int32)
-    return made
+        result["expert_mask"] = (generator.random(problem.experts) < (0.9 if seed == 0 else 0.5)).astype(np.int32)
+    return result
 
 
 def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, Floats]:  # noqa: ARG001
     """The outputs by name. Elements that kernels do not write are NaN."""
-    found = {tensor.name: np.full(tensor.shape, np.nan) for tensor in list_tensors(problem) if tensor.output}
+    results = {tensor.name: np.full(tensor.shape, np.nan) for tensor in list_tensors(problem) if tensor.output}
     ids, weights = np.asarray(given["topk_ids"]), np.asarray(given["topk_weights"], dtype=np.float64)
     end = number = 0
     for expert in range(problem.experts):
@@ -49,15 +54,17 @@ def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch:
         if blocks == 0 and problem.keep_empty:
             blocks = 1
         block = slice(end, end + blocks * problem.unit)
-        found["sorted_ids"][block] = problem.tokens + PLACE * problem.k
-        found["sorted_weights"][block] = 0
-        found["sorted_ids"][end : end + len(tokens)] = tokens + PLACE * places
-        found["sorted_weights"][end : end + len(tokens)] = weights[tokens, places]
-        found["sorted_experts"][end // problem.unit : block.stop // problem.unit] = number
+        results["sorted_ids"][block] = problem.tokens + PLACE * problem.k
+        results["sorted_weights"][block] = 0
+        last = np.diff(tokens, append=problem.tokens) > 0  # of equal experts of a token
+        tokens, places = tokens[last], places[last]
+        results["sorted_ids"][end : end + len(tokens)] = tokens + PLACE * places
+        results["sorted_weights"][end : end + len(tokens)] = weights[tokens, places]
+        results["sorted_experts"][end // problem.unit : block.stop // problem.unit] = number
         number += 1
         end = block.stop
-    found["totals"][:] = end, problem.tokens
-    return {name: np.where(values >= 2.0**31, values - 2.0**32, values) for name, values in found.items()}
+    results["totals"][:] = end, problem.tokens
+    return {name: np.where(values >= 2.0**31, values - 2.0**32, values) for name, values in results.items()}
 
 
 def compute_tolerance(

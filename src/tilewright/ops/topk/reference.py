@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.arch.number_formats import Floats, to_numpy_dtype
+from tilewright.arch.number_formats import Floats, find_largest, to_numpy_dtype
 from tilewright.arch.spec import Arch
 from tilewright.ops.block_gemm.rounding import to_float64
 from tilewright.ops.rule import is_legal
@@ -22,32 +22,50 @@ from tilewright.ops.topk.problem import Problem
 from tilewright.ops.topk.rules import FIT_RULES
 
 U = 2.0**-24  # the rounding error of fp32
-# Logits are multiples of 1/64 up to 8: different ones have different weights in fp32, of softmax and of sigmoid.
+SMALLEST_NORMAL = 2.0**-126  # of fp32: kernels may have 0 for smaller weights
+# Logits are multiples of 1/64 up to 8: fp32 has their differences exactly.
 STEPS, LARGEST = 64, 8
+# In fp32, exponentials overflow above 88.7 and are 0 below -103.3, and different logits have equal weights.
+EXTREME = 200
 
 
 def make_inputs(problem: Problem, seed: int, arch: Arch) -> dict[str, NDArray[Any]]:
-    """Logits. Those of seed 0 are whole numbers, so that many of a row are equal.
-
-    Every other row has negative ones only: lanes without an element must lose against them, too. Sigmoid would be 0.5
-    for a zero in the place of a missing logit.
-    """
+    """Logits. Those of seed 0 are whole numbers, so that many of a row are equal. Of ten rows, eight are extreme."""
     generator = np.random.default_rng([seed, problem.rows, problem.experts, problem.k])
     step = 1 if seed == 0 else STEPS
     values = generator.integers(-LARGEST * step, LARGEST * step + 1, (problem.rows, problem.experts)) / step
-    values[1::2] = -np.maximum(np.abs(values[1::2]), 1 / step)
+    few = generator.random(values.shape) < 0.2
+    one = int(generator.integers(problem.experts))
+    kinds = (slice(kind, None, 10) for kind in range(1, 10))
+    negative, large, outlier, some_nan, all_nan, infinite, few_left, masked, limits = kinds
+    # Lanes without an element must lose against negative logits, too. Sigmoid of 0 in their place would be 0.5.
+    values[negative] = -np.maximum(np.abs(values[negative]), 1 / step)
+    values[large] *= EXTREME / LARGEST
+    values[outlier] -= EXTREME
+    values[outlier, one] = EXTREME
+    values[some_nan][few[some_nan]] = np.nan
+    values[all_nan] = np.nan
+    values[infinite] = np.copysign(np.where(few[infinite], np.inf, values[infinite]), values[infinite])
+    values[few_left][~few[few_left]] = -np.inf
+    values[masked] = -np.inf
+    values[limits] = np.copysign(find_largest(problem.dtype, arch), values[limits])
     return {"x": values.astype(to_numpy_dtype(problem.dtype, arch))}
 
 
 def compute_reference(problem: Problem, given: Mapping[str, NDArray[Any]], arch: Arch) -> dict[str, Floats]:  # noqa: ARG001
-    """Weights in float64 and the exact indices. Both activations grow with x, so that x itself is compared."""
+    """Weights in float64 and the exact indices. Both activations grow with x, so that x itself is compared.
+
+    NaN is the largest logit, as for torch. A row with NaN or +infinity, or with nothing but -infinity, has no softmax.
+    """
     x = to_float64(given["x"])
-    indices = np.argsort(-x, axis=1, kind="stable")[:, : problem.k]
-    if problem.activation == "sigmoid":
-        weights = 1 / (1 + np.exp(-x))
-    else:
-        grown = np.exp(x - x.max(axis=1, keepdims=True))
-        weights = grown / grown.sum(axis=1, keepdims=True)
+    missing = np.isnan(x)
+    indices = np.lexsort((np.where(missing, 0, -x), ~missing), axis=1)[:, : problem.k]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if problem.activation == "sigmoid":
+            weights = 1 / (1 + np.exp(-x))
+        else:
+            exponentials = np.exp(x - x.max(axis=1, keepdims=True))
+            weights = exponentials / exponentials.sum(axis=1, keepdims=True)
     return {"weights": np.take_along_axis(weights, indices, axis=1), "indices": indices.astype(np.float64)}
 
 
@@ -58,24 +76,27 @@ def compute_tolerance(
     reference: Mapping[str, NDArray[Any]],
     arch: Arch,
 ) -> dict[str, Tolerance]:
-    """The allowed error of each element: none of indices; weights are computed in fp32.
+    """The allowed error of each element: none of indices, and of weights that are NaN; others are computed in fp32.
 
     An exponential has the error of its argument, which is multiplied by log2(e), and three roundings. A sum has the
     mean error of its terms, and one for each step: the elements of a lane, then the halvings of lanes.
     """
     x, weights = to_float64(inputs["x"]), to_float64(reference["weights"])
+    indices = to_float64(reference["indices"]).astype(np.int64)
     if problem.activation == "sigmoid":
-        chosen = np.take_along_axis(x, to_float64(reference["indices"]).astype(np.int64), axis=1)
+        chosen = np.nan_to_num(np.take_along_axis(x, indices, axis=1))
         # exp(-x), which is a part 1 - weight of the sum, the sum and the quotient.
-        limits = deviations = weights * U * ((1 - weights) * (np.abs(chosen) + 3) + 4)
+        factors = [(1 - weights) * (np.abs(chosen) + 3) + 4] * 2
     else:
-        below = x.max(axis=1, keepdims=True) - x
+        with np.errstate(invalid="ignore"):
+            below = np.nan_to_num(x.max(axis=1, keepdims=True) - x)
         whole = np.exp(-below)
         of_sum = (whole * (below + 3)).sum(axis=1, keepdims=True) / whole.sum(axis=1, keepdims=True)
-        chosen = np.take_along_axis(below, to_float64(reference["indices"]).astype(np.int64), axis=1)
+        chosen = np.take_along_axis(below, indices, axis=1)
         steps = config.experts / count_lanes(config, arch) + math.log2(arch.wave_size)
-        # The exponential, the sum, its reciprocal and the product.
-        limits, deviations = (weights * U * (chosen + 3 + of_sum + count + 4) for count in (steps, math.sqrt(steps)))
+        # The exponentials, the sum and the quotient.
+        factors = [chosen + 3 + of_sum + count + 4 for count in (steps, math.sqrt(steps))]
+    limits, deviations = (np.where(np.isnan(weights), 0, weights * U * each + SMALLEST_NORMAL) for each in factors)
     exact = np.zeros_like(weights)
     return {"weights": Tolerance(limits, deviations), "indices": Tolerance(exact, exact)}
 
@@ -92,6 +113,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
         (2 * rows + 3, whole // 2 + vector, 2, 0),
         (2, min(whole, 64), min(whole, 64), 0),
         (11 * rows, min(whole, 7 * vector), 1, 0),
+        (20, min(whole - vector, 12 * vector), min(whole - vector, 12 * vector), 0),
     )
     found = [
         Problem(**get_common_fields(config), rows=count, experts=experts, k=k, stride_x=experts + gap)
