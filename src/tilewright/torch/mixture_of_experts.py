@@ -57,9 +57,10 @@ def fused_moe(
     `hidden_states` (tokens, hidden) is fp16 or bf16. `w1` (experts, 2 · inner, hidden) has the rows of gate, then those
     of up; `w2` is (experts, hidden, inner); neither is reordered. `topk_ids` (tokens, k) of int32 has k experts of each
     token, and `topk_weight` their weights. Experts that do not exist, such as -1, contribute nothing, whatever their
-    weights. `activation` is "silu", "gelu" or "swiglu", or aiter's value
-    of that name. "swiglu" is gpt-oss's, `gate · sigmoid(alpha · gate) · (up + 1)`, with gate clamped to at most
-    `swiglu_limit` and up to ± `swiglu_limit`. The defaults are gpt-oss's; aiter's function has no such arguments.
+    weights; the weights of an expert that a token has several times are added up. `activation` is "silu", "gelu" or
+    "swiglu", or aiter's value of that name. "swiglu" is gpt-oss's, `gate · sigmoid(alpha · gate) · (up + 1)`, with gate
+    clamped to at most `swiglu_limit` and up to ± `swiglu_limit`. The defaults are gpt-oss's; aiter's function has no
+    such arguments.
 
     With `expert_mask` (all experts) of int32, `w1` and `w2` have only the experts whose mask is 1: the others
     contribute nothing. `dtype` is the type of the result; by default that of `hidden_states`.

@@ -14,15 +14,17 @@ from tilewright.torch.emulation import find_device
 def topk_softmax(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k most probable experts of each token: weights in float32, and indices in int32.
 
-    `x` (tokens, experts) are logits. The largest weight is first; of equal ones, that with the lower index. Weights are
-    `torch.softmax(x.float(), -1)` at the indices, and have gradients; they are not normalised again.
+    `x` (tokens, experts) are logits. The largest logit is first; of equal ones, that with the lower index, as in a
+    stable `torch.sort`, where NaN is the largest. Weights are `torch.softmax(x.float(), -1)` at the indices, and have
+    gradients; they are not normalised again. Indices are different experts that exist, also where weights are NaN: in
+    rows with NaN or +infinity, or with nothing but -infinity.
     """
     weights, indices = torch.ops.tilewright.topk(x, k, "softmax")
     return weights, indices
 
 
 def topk_sigmoid(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same, with weights `torch.sigmoid(x.float())` at the k largest logits."""
+    """The same, with weights `torch.sigmoid(x.float())` at the k largest logits: NaN only where the logit is."""
     weights, indices = torch.ops.tilewright.topk(x, k, "sigmoid")
     return weights, indices
 

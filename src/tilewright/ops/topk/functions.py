@@ -31,8 +31,10 @@ def topk_softmax(
 
     `x` (tokens, experts) are the logits of a router, of fp32, fp16 or bf16; it may have further dimensions before.
     Weights, of float32, are the probabilities `softmax(x)` of the chosen experts. They are not normalised again: divide
-    them by their sum if your model does. Indices are int32. The largest weight is first; of equal ones, that with the
-    lower index. `out` is a tuple of arrays for both results.
+    them by their sum if your model does. Indices are int32. The largest logit is first; of equal ones, that with the
+    lower index. NaN counts as the largest logit. Indices are always different experts that exist; a row with NaN or
+    +infinity, or with nothing but -infinity, has NaN as all its weights. Weights below 2⁻¹²⁶ may be 0. `out` is a tuple
+    of arrays for both results.
 
     For arrays, kernels and options see `tilewright.matmul` and `tilewright.options`.
     """
@@ -44,7 +46,7 @@ def topk_sigmoid(
 ) -> tuple[Array, Array]:
     """The k experts of each token with the largest logits: (weights, indices), with weights `1 / (1 + exp(-x))`.
 
-    Everything else is as for `topk_softmax`.
+    A weight is NaN only if its logit is; everything else is as for `topk_softmax`.
     """
     return _select((x,), out, stream, device, k, "sigmoid")  # type: ignore[no-any-return]
 

@@ -19,8 +19,9 @@ class Problem(ProblemBase):
     """The k largest elements of each row of x: their places, and the values of softmax or sigmoid at these places.
 
     x are the logits of a router: a row for each token, with an element for each expert. Results are in the order of
-    their values, largest first; of equal values, that with the lower index is first. The stride is in elements, between
-    neighbouring rows; 0 = packed.
+    logits, largest first; of equal logits, that with the lower index is first, and NaN is larger than all others. With
+    softmax, weights of rows with NaN or +infinity, or with nothing but -infinity, are NaN. The stride is in elements,
+    between neighbouring rows; 0 = packed.
     """
 
     activation: str = problem_field(ChoiceType(ACTIVATIONS), "softmax over a row, or sigmoid of each element")
@@ -76,8 +77,9 @@ CALL = CallStruct(
     title="top-k",
     doc="""\
 The k largest elements of each row of x, largest first, of equal ones that with the lower index first: their
-indices, and their values after softmax over the row, or after sigmoid. weights and indices are packed;
-stride_x is the distance in elements between neighbouring rows of x.""",
+indices, and their values after softmax over the row, or after sigmoid. NaN is the largest element; indices are
+always different and those of elements. weights and indices are packed; stride_x is the distance in elements
+between neighbouring rows of x.""",
     problem_type=Problem,
     members=(
         declare_pointer("x"),
