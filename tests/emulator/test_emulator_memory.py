@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import random
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from tilewright.base.errors import DeviceError, InvalidValueError
 from tilewright.emulator.faults import MemoryFault
 from tilewright.emulator.lds import Lds
-from tilewright.emulator.memory import ALIGNMENT, GUARD, Memory
+from tilewright.emulator.memory import ALIGNMENT, GUARD, KEPT_FREED, Memory
 
 
 def small() -> Memory:
@@ -171,6 +173,34 @@ def test_neighbouring_holes_join() -> None:
     for address in pieces[3:6]:
         memory.free(address)
     assert memory.allocate(3 * 4096) == pieces[3]
+
+
+def test_freed_buffers_cost_no_memory() -> None:
+    memory = Memory()
+    costs = []
+    for _ in range(4):
+        for _ in range(2 * KEPT_FREED):
+            address = memory.allocate(8 << 10)
+            memory.fill(address, 1, 8 << 10)
+            memory.free(address)
+        costs.append((len(gc.get_objects()), read_resident_bytes()))
+    objects, resident = (max(cost) - min(cost) for cost in zip(*costs, strict=True))
+    assert objects < KEPT_FREED  # all of the buffers are 6,144
+    assert resident < 4 << 20  # all of the buffers are 48 MiB
+
+
+def test_late_uses_of_freed_buffers_are_found() -> None:
+    memory = Memory(1 << 24)
+    first = memory.allocate(1)
+    memory.free(first)
+    for _ in range(KEPT_FREED - 1):
+        memory.free(memory.allocate(1))
+    with pytest.raises(MemoryFault, match="which was freed"):
+        memory.read(first, 1)
+
+
+def read_resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def test_senseless_sizes() -> None:
