@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from assembled import LANES, assemble
@@ -90,6 +91,19 @@ def test_bits_of_the_header_and_bytes_of_the_notes() -> None:
         damaged = bytearray(data)
         damaged[byte] ^= 0xFF
         read(bytes(damaged))
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x30, 0xC3, 0xFF])
+def test_damaged_names_are_refused_or_reported(byte: int) -> None:
+    """The kernel stops itself, so that its name is translated for a message."""
+    name = b"_Z6kernelPf"
+    data = assemble("s_trap 3", name=name.decode())
+    for start in (match.start() for match in re.finditer(name, data)):
+        for at in range(start, start + len(name)):
+            device = EmulatedDevice(tilewright.arch.load("gfx942"), Memory(1 << 20))
+            with pytest.raises(Fault):
+                (kernel,) = device.load(data[:at] + bytes([byte]) + data[at + 1 :]).kernels.values()
+                device.launch(kernel, Launch(Extent(1), Extent(64), bytes(16)))
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,11 @@ def test_modules(scale: ScaleLibrary) -> None:
             assert hip.call("hipModuleLaunchKernel", *launch, (ctypes.c_void_p * 5)(pointers[0]), None) == 9
         with fault_of(GFX942, "kernel 'other' is missing", LaunchFault):
             assert hip.call("hipModuleGetFunction", ctypes.byref(ctypes.c_void_p()), module, b"other") == 500
+        with fault_of(GFX942, r"kernel 'n\\xffame' is missing", LaunchFault):
+            assert hip.call("hipModuleGetFunction", ctypes.byref(ctypes.c_void_p()), module, b"n\xffame") == 500
+        with fault_of(GFX942, r"variable 'n\\xffame' is missing", CodeObjectError):
+            place = ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_size_t())
+            assert hip.library.hipModuleGetGlobal(*place, module, b"n\xffame") == 500
         assert hip.call("hipModuleUnload", module) == 0
         assert hip.call("hipModuleUnload", module) == INVALID_HANDLE
         assert hip.call("hipModuleLaunchKernel", *launch, pointers, None) == INVALID_HANDLE

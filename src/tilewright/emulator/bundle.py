@@ -20,6 +20,7 @@ _ZLIB, _ZSTD = 0, 1
 _SIZES = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
 # More entries than any bundle has: a larger number means damage.
 _MOST_ENTRIES = 4096
+_MOST_UNPACKED = 4 << 30  # bytes, more than any bundle has
 
 
 def find_code_object(data: bytes, arch: str) -> bytes:
@@ -62,8 +63,10 @@ def read_bundle_size(header: bytes) -> int | None:
 
 def _read_entries(data: bytes) -> Mapping[str, bytes]:
     (count,) = struct.unpack_from("<Q", data, len(_PLAIN))
+    _check_count(count)
     at = len(_PLAIN) + 8
     entries: dict[str, bytes] = {}
+    total = 0
     for _ in range(count):
         offset, size, length = struct.unpack_from("<QQQ", data, at)
         at += 24
@@ -72,6 +75,9 @@ def _read_entries(data: bytes) -> Mapping[str, bytes]:
             raise CodeObjectError(f"the bundle has {len(data)} bytes, but an entry ends at byte {end}")
         entries[data[at : at + length].decode()] = data[offset : offset + size]
         at += length
+        total += size
+        if total > len(data):
+            raise CodeObjectError(f"the bundle has {len(data)} bytes, but its entries have {total}")
     return entries
 
 
@@ -82,10 +88,12 @@ def _unpack_bundle(data: bytes) -> bytes:
             raise CodeObjectError(f"the bundle has format version {version}; known are 1 to {max(_SIZES)}")
         sizes = _SIZES[version]
         unpacked = sizes.unpack_from(data, 8)[-2]
+        if unpacked > _MOST_UNPACKED:
+            raise CodeObjectError(f"the compressed bundle states {unpacked} bytes; the limit is {_MOST_UNPACKED}")
         packed = data[8 + sizes.size :]
         if version > 1:
             packed = data[8 + sizes.size : sizes.unpack_from(data, 8)[0]]
-        plain = _unpack(packed, method)
+        plain = _unpack(packed, method, unpacked + 1)
     except (struct.error, zlib.error) as error:
         raise CodeObjectError(f"the compressed bundle is damaged: {error}") from error
     if len(plain) != unpacked:
@@ -93,9 +101,14 @@ def _unpack_bundle(data: bytes) -> bytes:
     return plain
 
 
-def _unpack(packed: bytes, method: int) -> bytes:
+def _unpack(packed: bytes, method: int, most: int) -> bytes:
+    """Return at most `most` bytes, however many there are: a few packed ones may stand for gigabytes."""
     if method == _ZLIB:
-        return zlib.decompress(packed)
+        unpacker = zlib.decompressobj()
+        plain = unpacker.decompress(packed, most)
+        if not unpacker.eof:
+            raise CodeObjectError("the compressed bundle is cut off, or has more bytes than its header states")
+        return plain
     if method != _ZSTD:
         raise CodeObjectError(f"the bundle is compressed with method {method}; known are 0 (zlib) and 1 (zstd)")
     try:
@@ -105,7 +118,7 @@ def _unpack(packed: bytes, method: int) -> bytes:
             "the bundle is compressed with zstd, but the Python package is missing: pip install zstandard"
         ) from error
     try:
-        return bytes(zstandard.ZstdDecompressor().decompressobj().decompress(packed))
+        return bytes(zstandard.ZstdDecompressor().stream_reader(packed).read(most))
     except zstandard.ZstdError as error:
         raise CodeObjectError(f"the compressed bundle is damaged: {error}") from error
 
@@ -138,12 +151,16 @@ def read_image_at(address: int) -> bytes:
     return ctypes.string_at(address, size)
 
 
+def _check_count(count: int) -> None:
+    if count > _MOST_ENTRIES:
+        raise CodeObjectError(f"the bundle is damaged: it states {count} entries")
+
+
 def _find_bundle_end(address: int, room: int) -> int:
     """Return the end of the last entry of a bundle."""
     at = len(_PLAIN)
     (count,) = struct.unpack("<Q", _read_table(address, at, 8, room))
-    if count > _MOST_ENTRIES:
-        raise CodeObjectError(f"the bundle is damaged: it states {count} entries")
+    _check_count(count)
     at += 8
     end = at
     for _ in range(count):

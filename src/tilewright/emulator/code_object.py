@@ -27,10 +27,11 @@ _RELOCATIONS = {3: "R_AMDGPU_ABS64", 13: "R_AMDGPU_RELATIVE64"}
 
 @dataclass(frozen=True, slots=True)
 class LoadSegment:
-    """Bytes to load at `address`, relative to the load address of the code object."""
+    """`size` bytes to load at `address`, relative to the load address of the code object. Without `data` they are 0."""
 
     name: str
     address: int
+    size: int
     data: bytes
     executable: bool
 
@@ -67,7 +68,14 @@ class CodeObject:
     @property
     def extent(self) -> int:
         """Its size in memory, in bytes."""
-        return max((section.address + len(section.data) for section in self.sections), default=0)
+        return max((section.address + section.size for section in self.sections), default=0)
+
+    def has_code(self, address: int) -> bool:
+        """Whether an address is in the code."""
+        return any(
+            section.executable and section.address <= address < section.address + section.size
+            for section in self.sections
+        )
 
     def read_bytes(self, address: int, size: int) -> bytes:
         """Return bytes of one section."""
@@ -137,13 +145,13 @@ def _read_segments(elf: Any, file_bytes: int) -> Iterator[LoadSegment]:
                 f"section {section.name} reaches to {address + size:#x}; the limit is {_MOST_BYTES:#x}"
             )
         if header["sh_type"] == "SHT_NOBITS":
-            data = bytes(size)
+            data = b""
         elif header["sh_offset"] + size > file_bytes:
             end = header["sh_offset"] + size
             raise CodeObjectError(f"section {section.name} ends at byte {end}, but the file has {file_bytes}")
         else:
             data = section.data()
-        yield LoadSegment(section.name, address, data, bool(header["sh_flags"] & _EXECUTE))
+        yield LoadSegment(section.name, address, size, data, bool(header["sh_flags"] & _EXECUTE))
 
 
 def _read_symbols(elf: Any) -> Mapping[str, Symbol]:
@@ -183,7 +191,7 @@ def _read_relocation(entry: Any, symbols: Any, section: str) -> Relocation:
 
 def _check_relocations(relocations: tuple[Relocation, ...], sections: tuple[LoadSegment, ...]) -> None:
     for place in relocations:
-        inside = (0 <= place.address - one.address <= len(one.data) - 8 for one in sections)
+        inside = (0 <= place.address - one.address <= one.size - 8 for one in sections)
         if not any(inside):
             raise CodeObjectError(f"a relocation is at {place.address:#x}, outside all sections")
 

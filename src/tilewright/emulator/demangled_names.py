@@ -34,7 +34,7 @@ def demangle(symbol: str) -> str:
 
     A symbol that is not mangled, or that no library translates, is returned as it is.
     """
-    if not symbol.startswith(_MANGLED) or len(symbol) > _LONGEST:
+    if not symbol.startswith(_MANGLED) or len(symbol) > _LONGEST or "\0" in symbol:
         return symbol
     for translate in (*_list_library_translators(), _run_filter):
         if (name := translate(symbol)) is not None:
@@ -145,7 +145,7 @@ def _make_translator(library: ctypes.CDLL) -> Callable[[str], str | None]:
         if text is None:
             return None
         try:
-            return ctypes.string_at(text).decode()
+            return ctypes.string_at(text).decode(errors="replace")
         finally:
             free(text)
 

@@ -9,9 +9,10 @@ import struct
 from dataclasses import dataclass
 
 from tilewright.emulator.faults import CodeObjectError
-from tilewright.emulator.hardware import generation
+from tilewright.emulator.hardware import WAVE_PRIVATE_BYTES, generation
 
 SIZE = 64
+ENTRY_ALIGNMENT = 256  # of the first instruction
 _LAYOUT = struct.Struct("<IIIIq20sIIIHHI")
 
 # Fields by generation: name, first bit and number of bits. Bits outside all fields must be 0.
@@ -108,6 +109,12 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
         raise CodeObjectError("the kernel descriptor requests more than three work-item indices")
     if one["float_mode"] & 0xF:
         raise CodeObjectError(f"the kernel does not round to nearest: FLOAT_MODE {one['float_mode']:#x}")
+    lanes = 32 if asked["wave32"] else 64
+    most = WAVE_PRIVATE_BYTES[generation(arch)] // lanes
+    if private > most:
+        raise CodeObjectError(
+            f"the kernel descriptor requests {private} bytes of private memory per lane, but {arch} has at most {most}"
+        )
     user = _read_user_registers(asked, load, two["user_sgprs"])
     vgprs = (one["vgprs"] + 1) * _VGPR_GRANULE
     accumulators = (three["accum_offset"] + 1) * _ACCUM_GRANULE if "accum_offset" in three else vgprs
@@ -131,7 +138,7 @@ def read_descriptor(data: bytes, address: int, arch: str) -> Descriptor:
         block_ids=(bool(two["block_x"]), bool(two["block_y"]), bool(two["block_z"])),
         private_offset=bool(two["private_segment"]) and arch not in _OWN_SCRATCH,
         thread_dimensions=two["thread_ids"] + 1,
-        lanes=32 if asked["wave32"] else 64,
+        lanes=lanes,
         dynamic_stack=bool(asked["dynamic_stack"]),
     )
 

@@ -14,7 +14,7 @@ from tilewright.emulator.bundle import find_code_object
 from tilewright.emulator.code import LoadedCode
 from tilewright.emulator.code_object import CodeObject, Symbol, read_code_object
 from tilewright.emulator.code_place import CodePlace
-from tilewright.emulator.descriptor import Descriptor, read_descriptor
+from tilewright.emulator.descriptor import ENTRY_ALIGNMENT, Descriptor, read_descriptor
 from tilewright.emulator.disassembly import disassemble
 from tilewright.emulator.entry_state import EntryState, build_argument_memory, build_dispatch_packet, make_first_group
 from tilewright.emulator.faults import CodeObjectError, Fault, LaunchFault
@@ -39,6 +39,7 @@ BATCH_WAVES = 256
 # Private memory per lane for kernels whose need is known only at run time. HIP's own default is smaller.
 _DYNAMIC_STACK = 16384
 _PRIVATE_GRANULE = 16
+_BATCH_PRIVATE_BYTES = 256 << 20  # of all waves that run together: 256 waves with a dynamic stack
 _ARGUMENT_GRANULE = 16  # HSA runtime specification: the least alignment of argument memory
 
 
@@ -110,7 +111,8 @@ class EmulatedDevice:
 
     def _copy_code_object(self, code_object: CodeObject, base: int) -> None:
         for section in code_object.sections:
-            self.memory.write(base + section.address, section.data)
+            if section.data:
+                self.memory.write(base + section.address, section.data)
         for relocation in code_object.relocations:
             value = (base + relocation.addend) % 2**64
             self.memory.write(base + relocation.address, value.to_bytes(8, "little"))
@@ -122,6 +124,9 @@ class EmulatedDevice:
         if descriptor.lanes != self.arch.wave_size or metadata.wave_size != descriptor.lanes:
             what = f"kernel {name} has waves of {descriptor.lanes} lanes ({metadata.wave_size} in its metadata)"
             raise CodeObjectError(f"{what}, but the emulated {self.arch.name} has {self.arch.wave_size}")
+        if descriptor.entry % ENTRY_ALIGNMENT or not code_object.has_code(descriptor.entry):
+            where = f"kernel {name} begins at {descriptor.entry:#x}"
+            raise CodeObjectError(f"{where}, which is outside the code or not a multiple of {ENTRY_ALIGNMENT}")
         return descriptor
 
     def _make_kernel(
@@ -257,8 +262,8 @@ class _LaunchRun:
         program, code = self._kernel.program, self._kernel.code
         engine = NumpyEngine(program, code, self._counters, Budget(limit), self._profile)
         total = self._launch.grid.count
-        at_once = total if self._launch.cooperative else max(batch_waves // start.waves_per_block, 1)
-        scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
+        at_once = self._choose_batch(batch_waves, start)
+        scratch = self._allocate_scratch(at_once * start.waves_per_block)
         for first in range(0, total, at_once):
             blocks = min(at_once, total - first)
             with np.errstate(all="ignore"):
@@ -279,8 +284,8 @@ class _LaunchRun:
         engine = NativeEngine(library, lowered, code, counters, limit, self._profile, checker)
         total = self._launch.grid.count
         waves = batch_waves if self._private_bytes else max(batch_waves, NATIVE_BATCH_WAVES)
-        at_once = total if self._launch.cooperative else max(waves // start.waves_per_block, 1)
-        scratch = self._allocate_scratch(min(at_once, total) * start.waves_per_block)
+        at_once = self._choose_batch(waves, start)
+        scratch = self._allocate_scratch(at_once * start.waves_per_block)
         try:
             for first in range(0, total, at_once):
                 engine.run(start, self._make_native_batch(scratch), first, min(at_once, total - first))
@@ -316,6 +321,15 @@ class _LaunchRun:
         bytes_ = descriptor.private_bytes + (_DYNAMIC_STACK if descriptor.dynamic_stack else 0)
         return -(-bytes_ // _PRIVATE_GRANULE) * _PRIVATE_GRANULE
 
+    def _choose_batch(self, waves: int, start: EntryState) -> int:
+        """Return the number of work-groups that run together: those of at most `waves` waves, or at least one."""
+        total = self._launch.grid.count
+        if self._launch.cooperative:
+            return total
+        if self._private_bytes:
+            waves = min(waves, _BATCH_PRIVATE_BYTES // (start.descriptor.lanes * self._private_bytes))
+        return min(max(waves // start.waves_per_block, 1), total)
+
     def _allocate_scratch(self, waves: int) -> tuple[int, int]:
         """Allocate the private memory of a batch; return its address and size."""
         size = waves * self._kernel.descriptor.lanes * self._private_bytes
@@ -336,7 +350,10 @@ class _LaunchRun:
 
     def _fill_scratch(self, address: int, size: int) -> None:
         if size:
-            self._device.memory.view(address, size)[:] = self._unset.to_bytes(4, "little") * (size // 4)
+            view = self._device.memory.view(address, size)
+            part = self._unset.to_bytes(4, "little") * min(size // 4, 1 << 18)
+            for first in range(0, size, len(part)):
+                view[first : first + len(part)] = part[: size - first]
 
     def _make_native_batch(self, scratch: tuple[int, int]) -> NativeBatch:
         self._fill_scratch(*scratch)

@@ -82,7 +82,10 @@ def build_argument_memory(kernel: KernelMetadata, launch: Launch) -> bytes:
         if item.kind not in values:
             known = ", ".join(values)
             raise CodeObjectError(f"the hidden argument '{item.kind}' is not supported; supported are {known}")
-        memory[item.offset : item.offset + item.size] = values[item.kind].to_bytes(item.size, "little")
+        value = values[item.kind]
+        if value.bit_length() > 8 * item.size:
+            raise CodeObjectError(f"the hidden argument '{item.kind}' has {item.size} bytes, too few for {value}")
+        memory[item.offset : item.offset + item.size] = value.to_bytes(item.size, "little")
     return bytes(memory)
 
 

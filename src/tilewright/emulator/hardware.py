@@ -17,6 +17,10 @@ def generation(arch: str) -> str:
     return arch[:-2]
 
 
+# The most private memory of a wave, in bytes: the field WAVESIZE of COMPUTE_TMPRING_SIZE has 13 bits in units of 256
+# words, or 15 or 18 bits in units of 64 words (LLVM, GCNSubtarget::getMaxWaveScratchSize).
+WAVE_PRIVATE_BYTES = {"gfx9": 1024 * (2**13 - 1), "gfx11": 256 * (2**15 - 1), "gfx12": 256 * (2**18 - 1)}
+
 SHARED_BASE = 0x0001_0000_0000_0000  # src_shared_base
 PRIVATE_BASE = 0x0002_0000_0000_0000  # src_private_base
 # The last byte of a 4 GiB aperture.

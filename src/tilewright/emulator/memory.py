@@ -97,7 +97,7 @@ class Memory:
         return MemoryViews(np.frombuffer(self._arena, np.uint8))
 
     def allocate(self, size: int, label: str = "", *, internal: bool = False) -> int:
-        """Allocate `size` bytes and return their address. `label` names them in faults. They are not cleared.
+        """Allocate `size` bytes and return their address. `label` names them in faults. They are 0.
 
         `internal` memory belongs to the emulated device: no check follows its bytes.
         """

@@ -43,6 +43,8 @@ _OF_CODE: Sequence[tuple[type[BaseException], int]] = (
 # hipMemcpyKind: kind of memory of target and source; hipMemcpyDefault (4) infers it from the addresses.
 _DIRECTIONS = {0: ("host", "host"), 1: ("device", "host"), 2: ("host", "device"), 3: ("device", "device")}
 _BY_ADDRESS = 4
+# Sources that are not UTF-8 keep their bytes.
+_KEEP = "surrogateescape"
 
 
 class DirectionError(DeviceError):
@@ -92,7 +94,7 @@ class HipCallbacks:
     def find(self, device: int, image: int, kernel: bytes) -> int:
         def execute(gpu: EmulatedGpu) -> None:
             with gpu.lock_gpu():
-                gpu.find_kernel(image, None, kernel.decode())
+                gpu.find_kernel(image, None, kernel)
 
         return self._run_with_status(device, self._find_code_status, execute)
 
@@ -156,7 +158,7 @@ class HipCallbacks:
 
     def variable(self, device: int, image: int, data: int | None, name: bytes, address: Any, size: Any) -> int:
         def execute(gpu: EmulatedGpu) -> None:
-            address[0], size[0] = gpu.find_variable(image, data, name.decode())
+            address[0], size[0] = gpu.find_variable(image, data, name)
 
         return self._run_with_status(device, self._find_code_status, execute)
 
@@ -193,7 +195,7 @@ class HipCallbacks:
         arch = self._gpus[asked.device].arch
 
         def read(texts: Any, count: int) -> list[str]:
-            return [texts[number].decode() for number in range(count)]
+            return [texts[number].decode(errors=_KEEP) for number in range(count)]
 
         headers = zip(
             read(asked.header_names, asked.header_count), read(asked.headers, asked.header_count), strict=True
@@ -202,15 +204,16 @@ class HipCallbacks:
             done = compile_source(
                 self._find_compiler(arch),
                 arch.name,
-                asked.name.decode(),
-                asked.source.decode(),
+                asked.name.decode(errors=_KEEP),
+                asked.source.decode(errors=_KEEP),
                 dict(headers),
                 read(asked.options, asked.option_count),
                 read(asked.expressions, asked.expression_count),
             )
         except TilewrightError as error:
             done = CompiledSource(str(error), b"", ())
-        asked.keep(asked.program, RESULT_LOG, done.log.encode(), len(done.log.encode()))
+        log = done.log.encode(errors=_KEEP)
+        asked.keep(asked.program, RESULT_LOG, log, len(log))
         asked.keep(asked.program, RESULT_CODE, done.code, len(done.code))
         for name in done.names:
             asked.keep(asked.program, RESULT_NAME, name.encode(), len(name.encode()))

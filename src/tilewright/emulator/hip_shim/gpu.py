@@ -49,6 +49,11 @@ class NoCodeForGpuError(CodeObjectError):
     """A library without code for the GPU that it should run on."""
 
 
+def _decode_symbol(symbol: bytes) -> str:
+    """Return a name that a program passed. Names in code objects are UTF-8, so that no other is among them."""
+    return symbol.decode(errors="backslashreplace")
+
+
 class EmulatedGpu:
     """An emulated GPU. It runs one call at a time, each to its end.
 
@@ -130,15 +135,17 @@ class EmulatedGpu:
             if module is not None:
                 self._device.unload(module)
 
-    def find_kernel(self, image: int, address: int | None, name: str) -> DeviceKernel:
+    def find_kernel(self, image: int, address: int | None, symbol: bytes) -> DeviceKernel:
         """Return a kernel of an image, whose code is loaded at first use."""
         kernels = self._load_module(image, address).kernels
+        name = _decode_symbol(symbol)
         if name not in kernels:
             raise UnknownKernelError(f"kernel '{name}' is missing; the code object has {', '.join(kernels) or 'none'}")
         return kernels[name]
 
-    def find_variable(self, image: int, address: int | None, name: str) -> tuple[int, int]:
+    def find_variable(self, image: int, address: int | None, symbol: bytes) -> tuple[int, int]:
         """Return address and size of a variable of an image, whose code is loaded at first use."""
+        name = _decode_symbol(symbol)
         with self.lock_gpu():
             found = self._load_module(image, address).find_variable(name)
         if found is None:
@@ -155,7 +162,7 @@ class EmulatedGpu:
     def describe_kernel(self, request: LaunchRequest) -> KernelFacts:
         """Return the needs of a kernel."""
         with self.lock_gpu():
-            kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
+            kernel = self.find_kernel(request.image, request.data, request.kernel)
         most = min(kernel.metadata.max_block_threads, self.arch.compute.max_block_threads)
         descriptor = kernel.descriptor
         return KernelFacts(descriptor.vgprs, most, descriptor.lds_bytes, descriptor.private_bytes)
@@ -163,7 +170,7 @@ class EmulatedGpu:
     def pack_arguments(self, request: LaunchRequest) -> bytes:
         """Return the arguments of a launch in memory layout."""
         with self.lock_gpu():
-            kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
+            kernel = self.find_kernel(request.image, request.data, request.kernel)
         return pack_arguments(kernel.metadata, request)
 
     def launch(self, request: LaunchRequest) -> None:
@@ -171,7 +178,7 @@ class EmulatedGpu:
         settings = get_settings(self.index)
         recorder = ProfileRecorder() if settings.profile else None
         with self.lock_gpu(), ExitStack() as stack:
-            kernel = self.find_kernel(request.image, request.data, request.kernel.decode())
+            kernel = self.find_kernel(request.image, request.data, request.kernel)
             grid, block = Extent(*request.grid), Extent(*request.block)
             packets = 0
             heap = self._find_heap(kernel.metadata)
@@ -246,9 +253,8 @@ class EmulatedGpu:
 
     def count_resident_blocks(self, request: LaunchRequest) -> int:
         """Return the number of work-groups of a kernel that are resident on one compute unit."""
-        name = request.kernel.decode()
         with self.lock_gpu():
-            self.find_kernel(request.image, request.data, name)
+            name = self.find_kernel(request.image, request.data, request.kernel).name
             used = self._find_resources(request.image)[name]
         threads = request.block[0]
         if threads > used.max_block_threads:

@@ -53,7 +53,7 @@ def compile_source(
         for path, content in headers.items():
             _write_header(folder, path, content)
         whole = f'#line 1 "{name}"\n{text}\n#line 1 "name expressions"{asked}\n'
-        (folder / _SOURCE).write_text(whole, "utf-8")
+        (folder / _SOURCE).write_text(whole, "utf-8", "surrogateescape")
         included = ("-include", "hip/hip_runtime.h", f"-I{folder}")
         command = (*compiler, *included, *kept, _SOURCE, "-o", _CODE)
         done = run_command(command, folder=folder, timeout_s=_LIMIT_S)
@@ -82,7 +82,7 @@ def _write_header(folder: Path, name: str, content: str) -> None:
         raise InvalidValueError(f"hiprtc cannot have a header named {name!r}: it must be a relative path")
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(content, "utf-8")
+    target.write_text(content, "utf-8", "surrogateescape")
 
 
 def _find_name(code: CodeObject, number: int) -> str:
