@@ -90,7 +90,8 @@ def check_features(config: Config, problem: Problem, arch: Arch) -> Rejection | 
     kind = find_kind(config)
     for name in _SAME:
         mine, wanted = getattr(config, name), getattr(problem, name)
-        if kind.has_field(name) and mine != wanted:
+        # Kinds without the field v_layout take values in rows only.
+        if (kind.has_field(name) or name == "v_layout") and mine != wanted:
             return Rejection(f"the kernel has {name} {mine}, the problem {wanted}", name, wanted)
     return None
 

@@ -1,20 +1,20 @@
 """Problems that test the edge cases of a kernel, small enough for an emulated device.
 
 All of them use the kernel's features, since these are compiled in: problems differ in lengths, windows, heads, layout,
-head sizes, parts and pages.
+head sizes, parts, pages, and in all numbers that kernels take at run time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from math import gcd
+from math import gcd, sqrt
 from typing import Any
 
 from tilewright.arch.spec import Arch
 from tilewright.ops.fmha.config import Config
 from tilewright.ops.fmha.fit import FIT_RULES
-from tilewright.ops.fmha.kind import find_kind, query_tile_rows
+from tilewright.ops.fmha.kind import AttentionKind, find_kind, query_tile_rows
 from tilewright.ops.fmha.problem import LAYOUTS, Problem
 from tilewright.ops.rule import is_legal
 
@@ -34,7 +34,15 @@ _HEADS = (
     ((2, 1, 1, 2), (4, 2, 2, 0), (1, 1, 3, 1), (3, 1, 1, 0), (1, 1, 1, 3)),
     ((2, 2, 2, 2), (4, 2, 2, 0), (1, 1, 3, 3), (3, 1, 2, 1), (1, 1, 1, 2)),
 )
-_SEQUENCES = 3  # of a group
+_MORE_SEQUENCES = 2  # of a group than of a batch
+# Numbers that kernels take at run time: a kernel that ignores one, or takes one for another, is wrong in some trial.
+_SCALES = (0.75, 1.0, 1.25)  # times the usual one
+_CAPS = (8.0, 5.0)
+_P_DROPS = (0.2, 0.4)
+_SEEDS = ((1234, 8), (3 << 40 | 5, 5 << 36 | 4))  # of dropout, and offsets: small, and with more than 32 bits
+# scale_p and scale_o. With the second pair, probabilities fill the range of fp8, as in models.
+_QUANT_SCALES = ((0.5, 0.75), (64.0, 1 / 96))
+_SPARE_PAGES = 3
 _SINK_STEP = 2
 _MOST_HEADS = 24
 _LEAST = (16, 28)  # the least trials without a mask, and with one
@@ -49,7 +57,7 @@ def list_trials(config: Config, arch: Arch) -> tuple[Problem, ...]:
     found: dict[Problem, None] = {}
     for number, values in enumerate(_generate_values(config)):
         with_sinks = "sink_logits" in find_kind(config).inputs and number % _SINK_STEP == 1
-        filled = [_fill_values(config, each) for each in _list_simpler(config, values)]
+        filled = [_fill_values(config, each, len(found)) for each in _list_simpler(config, values)]
         problems = (
             Problem(**{**each, **more})
             for more in (({"sink_logits": True}, {}) if with_sinks else ({},))
@@ -157,40 +165,63 @@ def _list_windows(config: Config) -> Iterator[dict[str, Any]]:
 
 
 def _list_head_sizes(config: Config) -> Iterator[dict[str, int]]:
-    """Yield head sizes below those of the tiles."""
+    """Yield head sizes below those of the tiles, of those that the kernel pads."""
     q, v = config.hdim_q or config.hdim_v, config.hdim_v or config.hdim_q
-    yield from ({"hdim_q": max(q - less, 8), "hdim_v": max(v - less, 8)} for less in (8, 1, 24))
+    pads_q, pads_v = config.pad_hdim_q > 0, config.pad_hdim_v > 0
+    yield from ({"hdim_q": max(q - less * pads_q, 8), "hdim_v": max(v - less * pads_v, 8)} for less in (8, 1, 24))
     yield {"hdim_q": 8, "hdim_v": v}
 
 
-def _fill_values(config: Config, values: dict[str, Any]) -> dict[str, Any]:
-    """Add the values that the kernel is compiled for."""
+def _fill_values(config: Config, values: dict[str, Any], number: int) -> dict[str, Any]:
+    """Add the values that the kernel is compiled for, and numbers that differ from those of the trial before."""
     kind = find_kind(config)
     made: dict[str, Any] = {
         **{name: getattr(config, name) for name in ("family", "mode", "dtype")},
         **{name: getattr(config, name) for name in _SAME if kind.has_field(name)},
         **{"hdim_q": config.hdim_q or config.hdim_v, "hdim_v": config.hdim_v or config.hdim_q},
         **{"batch": 2, "heads": 1},
+        **_choose_numbers(config, number),
         **values,
     }
-    if config.soft_cap:
-        made["logits_cap"] = 8.0
-    if config.dropout:
-        made = {"p_drop": 0.2, "drop_seed": 1234, "drop_offset": 8, **made}
-    if config.static_quant:
-        made.update(scale_p=0.5, scale_o=0.75)
     made = {**kind.fill_trial(config, made), **made}
-    return _group_sequences(made) if config.mode == "group" else made
+    if config.mode == "group":
+        made = _group_sequences(made)
+    return _add_spare_pages(kind, made) if number % 2 else made
+
+
+def _choose_numbers(config: Config, number: int) -> dict[str, Any]:
+    """Return the numbers that a kernel takes at run time, others in successive trials."""
+    kind = find_kind(config)
+    made: dict[str, Any] = {}
+    if kind.has_scores:
+        made["scale"] = _SCALES[number % len(_SCALES)] / sqrt(config.hdim_q)
+    if config.soft_cap:
+        made["logits_cap"] = _CAPS[number % len(_CAPS)]
+    if config.dropout or ("p_drop" in kind.keeps and not kind.has_field("dropout")):
+        seed, offset = _SEEDS[number % len(_SEEDS)]
+        made |= {"p_drop": _P_DROPS[number // 2 % len(_P_DROPS)], "drop_seed": seed, "drop_offset": offset}
+    if config.static_quant:
+        made["scale_p"], made["scale_o"] = _QUANT_SCALES[number % len(_QUANT_SCALES)]
+    return made
+
+
+def _add_spare_pages(kind: AttentionKind, values: dict[str, Any]) -> dict[str, Any]:
+    """Add pages that no sequence uses, if keys are in pages."""
+    if not values.get("page_size") and not kind.lists_pages:
+        return values
+    spare = _SPARE_PAGES + values["batch"] * -(-values["seqlen_k"] // values.get("page_size", 1))
+    listed = kind.lists_pages and values.get("page_lookup") == "list"
+    return {**values, "pages": spare, **({"listed_pages": spare} if listed else {})}
 
 
 def _group_sequences(values: dict[str, Any]) -> dict[str, Any]:
     """Add totals for sequences of different lengths.
 
-    The longest is as in batch mode, one has half of that, and one a single query and no key.
+    The longest is as in batch mode, one has a single query and no key, and the others together half of the longest.
     """
-    totals = {}
+    totals, batch = {}, values["batch"] + _MORE_SEQUENCES
     for name in ("q", "k"):
         longest = values[f"seqlen_{name}"]
-        room = max(longest // 2 + 1, _SEQUENCES - 1)
-        totals[f"total_{name}"] = min(longest + room, longest * _SEQUENCES)
-    return {**values, "batch": _SEQUENCES, **totals}
+        room = max(longest // 2 + 1, batch - 1)
+        totals[f"total_{name}"] = min(longest + room, longest * batch)
+    return {**values, "batch": batch, **totals}

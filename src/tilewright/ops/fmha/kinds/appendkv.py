@@ -50,9 +50,10 @@ def _count_bytes(sizes: TensorSizes) -> Traffic:
 
 
 def _list_trial_values(config: Config) -> Iterator[dict[str, Any]]:
-    """Yield numbers of new tokens around a tile, a rotated half of a head, and pages."""
+    """Yield numbers of new tokens around a tile, or of whole tiles, a rotated half of a head, and pages."""
     n0 = config.tile["n0"]
-    yield from ({"seqlen_new": new, "seqlen_k": 2 * new + 3} for new in (1, 3 * n0 // 4, n0, n0 + 1))
+    counts = (1, 3 * n0 // 4, n0, n0 + 1) if config.pad_k else (n0, 2 * n0)
+    yield from ({"seqlen_new": new, "seqlen_k": 2 * new + 3} for new in counts)
     yield {"rotary_dim": max(config.hdim_q // 2, 8)} if config.rotary != "none" else {}
     yield from parts.list_page_sizes(config)
 

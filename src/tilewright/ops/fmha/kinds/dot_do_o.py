@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kinds import parts
@@ -41,6 +41,11 @@ def _count_bytes(sizes: TensorSizes) -> Traffic:
     return 2 * sizes.o * sizes.types.o_bytes, sizes.per_row
 
 
+def _list_trial_values(_: Config) -> Iterator[dict[str, Any]]:
+    """Yield no dropout; other trials have some."""
+    yield {"p_drop": 0.0}
+
+
 def _get_tile_rows(tile: Mapping[str, int]) -> int:
     """A thread has one row."""
     return tile["threads"]
@@ -63,6 +68,7 @@ DOT_DO_O = parts.make_kind(
     step=_estimate_step,
     get_extents=_get_extents,
     count_bytes=_count_bytes,
+    list_trial_values=_list_trial_values,
     reference=parts.from_reference_backward("compute_dot_do_o"),
     tolerance=parts.from_tolerance("bound_d"),
 )
