@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import secrets
@@ -27,6 +28,7 @@ _TAKEOVER_TTL_S = 10.0
 # How long the difference between the file server's clock and ours is trusted.
 _CLOCK_TRUST_S = 60.0
 _LONGEST_CLAIM = 1000
+_READ_AND_WRITE = 0o666
 # An attempt fails only if a claim is released at that very moment.
 _ROUNDS = 50
 
@@ -42,7 +44,8 @@ class _Clock:
 
 @dataclass(frozen=True)
 class FolderRemote:
-    """Blobs and claims as files. Permissions follow the folder and the umask, since the files are to be shared."""
+    """Blobs and claims as files. They have the permissions of the folder whatever the umask is: all users who may write
+    to the folder share them."""
 
     folder: Path
     _clock: _Clock = field(default_factory=_Clock, repr=False, compare=False)
@@ -79,10 +82,10 @@ class FolderRemote:
     def push(self, key: str, blob: bytes) -> None:
         self._require_folder()
         target = self._blob_path(key)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        self._create_folder(target.parent)
         new = self._make_new_path(key)
         try:
-            _write_file(new, blob)
+            self._write_file(new, blob)
             new.replace(target)
         finally:
             new.unlink(missing_ok=True)
@@ -90,10 +93,10 @@ class FolderRemote:
     def claim(self, key: str, holder: str, ttl_s: float) -> bool:
         self._require_folder()
         path = self._claim_path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._create_folder(path.parent)
         text = f"{check_ttl(ttl_s):g} {holder}"
         for _ in range(_ROUNDS):
-            if _create_file(path, text):
+            if self._create_file(path, text):
                 return True
             held = _read_claim(path)
             if held is None:
@@ -120,7 +123,7 @@ class FolderRemote:
     def _take_over(self, path: Path, holder: str, text: str) -> bool:
         """Replace an expired claim by ours. Only one of several competing machines succeeds."""
         right = path.with_name(f"{path.name}.takeover")
-        if not _create_file(right, f"{_TAKEOVER_TTL_S:g} {holder}"):
+        if not self._create_file(right, f"{_TAKEOVER_TTL_S:g} {holder}"):
             other = _read_claim(right)
             if other is not None and self._is_expired(other):
                 right.unlink(missing_ok=True)  # its process died during the takeover; the next claim may try again
@@ -130,7 +133,7 @@ class FolderRemote:
             if held is None or not self._is_expired(held):
                 return False  # another machine was faster
             new = self._make_new_path("claim")
-            _write_file(new, text.encode())
+            self._write_file(new, text.encode())
             os.utime(new)
             new.replace(path)  # atomic: nobody sees it unclaimed in between
             return True
@@ -147,7 +150,7 @@ class FolderRemote:
         with clock.lock:
             if time.monotonic() - clock.measured > _CLOCK_TRUST_S:
                 probe = self._make_new_path("clock")
-                _write_file(probe, b"")
+                self._write_file(probe, b"")
                 os.utime(probe)
                 clock.offset = probe.stat().st_mtime - time.monotonic()
                 probe.unlink(missing_ok=True)
@@ -167,8 +170,47 @@ class FolderRemote:
 
     def _make_new_path(self, name: str) -> Path:
         folder = self.folder / f"v{SCHEMA}" / "new"
-        folder.mkdir(parents=True, exist_ok=True)
+        self._create_folder(folder)
         return folder / f"{name}-{secrets.token_hex(8)}"
+
+    def _create_folder(self, path: Path) -> None:
+        """Create a folder below the shared one. Nobody sees it before it has its permissions."""
+        if path.is_dir():
+            return
+        if path.parent != self.folder:
+            self._create_folder(path.parent)
+        draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+        draft.mkdir()
+        try:
+            draft.chmod(self._read_mode())
+            draft.rename(path)  # also over one that another process has just created
+        except OSError as error:
+            draft.rmdir()
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+
+    def _write_file(self, path: Path, content: bytes) -> None:
+        with path.open("xb") as sink:
+            os.fchmod(sink.fileno(), self._read_mode() & _READ_AND_WRITE)
+            sink.write(content)
+            sink.flush()
+            os.fsync(sink.fileno())
+
+    def _create_file(self, path: Path, text: str) -> bool:
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+        except FileExistsError:
+            return False
+        try:
+            os.fchmod(fd, self._read_mode() & _READ_AND_WRITE)
+            os.write(fd, text.encode())
+            os.utime(fd)
+        finally:
+            os.close(fd)
+        return True
+
+    def _read_mode(self) -> int:
+        return stat.S_IMODE(self.folder.stat().st_mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +229,7 @@ def _read_claim(path: Path) -> _Claim | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno not in DAMAGED:
+        if error.errno not in (*DAMAGED, errno.EACCES):  # another user has just created it
             raise
         return _make_unreadable_claim(path)
     try:
@@ -204,23 +246,3 @@ def _make_unreadable_claim(path: Path) -> _Claim | None:
         return _Claim("", _UNREADABLE_TTL_S, path.lstat().st_mtime)
     except FileNotFoundError:
         return None
-
-
-def _create_file(path: Path, text: str) -> bool:
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
-    except FileExistsError:
-        return False
-    try:
-        os.write(fd, text.encode())
-        os.utime(fd)
-    finally:
-        os.close(fd)
-    return True
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    with path.open("xb") as sink:
-        sink.write(content)
-        sink.flush()
-        os.fsync(sink.fileno())
