@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tilewright.base.digest import to_canonical_json
+from tilewright.base.digest import digest_value, to_canonical_json
 from tilewright.base.document_models import validate_document
 from tilewright.base.documents import convert_read_errors, parse_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, PackError, choose
@@ -79,12 +79,15 @@ class Pack:
         """Return the manifest with one kernel per line, so that a diff of two packs is readable."""
         head = {"schema": SCHEMA, "kind": KIND, "name": self.name, "version": self.version}
         libraries = {gpu: asdict(file) for gpu, file in self.libraries.items()}
-        kernels = ",\n".join(to_canonical_json(asdict(kernel)) for kernel in self.kernels)
+        files = [asdict(file) for file in self.files]
+        kernels = [asdict(kernel) for kernel in self.kernels]
+        lines = ",\n".join(to_canonical_json(kernel) for kernel in kernels)
+        digest = digest_value({**head, "libraries": libraries, "files": files, "kernels": kernels, "digest": None})
         return (
             f"{to_canonical_json(head)[:-1]},\n"
             f'"libraries":{to_canonical_json(libraries)},\n'
-            f'"files":{to_canonical_json([asdict(file) for file in self.files])},\n'
-            f'"kernels":[\n{kernels}\n]}}\n'
+            f'"files":{to_canonical_json(files)},\n'
+            f'"kernels":[\n{lines}\n],"digest":"{digest}"}}\n'
         )
 
 
@@ -144,6 +147,9 @@ def read_manifest(folder: Path) -> Pack:
             kernels=tuple(PackKernel(**{**row, "resources": tuple(row["resources"])}) for row in table["kernels"]),
         )
         problems = list(_find_contradictions(pack))
+        # Packs of earlier versions have no digest.
+        if parsed.digest is not None and parsed.digest != digest_value({**value, "digest": None}):
+            problems.append(FileProblem("digest", "does not match: the manifest was changed. Write the pack again"))
     if problems:
         raise FileFormatError(path, problems)
     return pack
@@ -208,3 +214,4 @@ class ManifestFile(_Strict):
     libraries: dict[Gpu, _File]
     files: list[_File]
     kernels: list[_Kernel]
+    digest: Digest | None = None

@@ -29,7 +29,7 @@ GROUP = "tilewright.kernels"
 MANIFEST = "kernels.json"
 BLOBS = "blobs"
 # 10,000 kernels have 3 MB of manifest.
-_MOST_MANIFEST_BYTES = 64 * 2**20
+MOST_MANIFEST_BYTES = 64 * 2**20
 _PACKAGE = re.compile(r"[a-z][a-z0-9_]{0,199}")
 
 
@@ -128,7 +128,7 @@ def format_manifest(gpu: str, built: BuildFacts, entries: Mapping[str, WheelEntr
 def read_wheel(name: str, version: str, folder: Path) -> KernelWheel:
     """Read the manifest in a package's folder. Raises `FileFormatError` if it cannot be used."""
     path = folder / MANIFEST
-    raw = read_bytes(path, _MOST_MANIFEST_BYTES)
+    raw = read_bytes(path, MOST_MANIFEST_BYTES)
     with convert_read_errors(path):
         document = parse_json(raw)
         if document["format"] != FORMAT:
