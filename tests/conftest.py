@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tilewright import ops
 
-pytest_plugins = ["redis_server", "hip_shim_plugin", "time_budget", "built_kernels"]
+pytest_plugins = ["redis_server", "hip_shim_plugin", "time_budget", "built_kernels", "small_disks"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

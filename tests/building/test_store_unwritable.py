@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from stores import exit_code, files_below, forked, key_of, noticed, put, whole
 
+from small_disks import mount_disk
 from tilewright.base.errors import StoreError
 from tilewright.building.store.local import Store
 from tilewright.building.store.maintenance import verify_entries
@@ -19,33 +20,16 @@ KEY, OTHER = key_of(1), key_of(2)
 SOURCE = Path(__file__)
 
 
-def mounted(folder: Path, options: str) -> None:
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 1 MB."""
-    mounted(tmp_path / "disk", "size=1m")
-    yield tmp_path / "disk"
-    subprocess.run(["umount", str(tmp_path / "disk")], check=True)
-
-
 @pytest.fixture(params=["mount", "chmod"])
 def read_only(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A store with one entry that nobody can write to."""
     disk = tmp_path / "disk"
     store = Store(disk / "store")
     if request.param == "mount":
-        mounted(disk, "size=4m")
-        put(store, KEY)
-        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
-        yield store
-        subprocess.run(["umount", str(disk)], check=True)
+        with mount_disk(disk, "size=4m"):
+            put(store, KEY)
+            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+            yield store
         return
     if os.geteuid() == 0:
         pytest.skip("root may write where nobody may; the read-only mount stands for it")

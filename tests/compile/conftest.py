@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from engine import lend_headers
 
+from small_disks import mount_disk
 from tilewright.base import knobs
 
 
@@ -45,12 +45,5 @@ def warm(shared_store: Path, engine: None) -> Callable[[Path], Path]:
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 64 MB, enough for two precompiled headers and their copies, not for much more."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
-    yield folder
-    # Lazily: a library that this process has loaded from there keeps it busy.
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mount_disk(tmp_path / "disk", "size=64m") as disk:
+        yield disk

@@ -11,7 +11,7 @@ from typing import Any
 from tilewright.acceptance.page import render_page
 from tilewright.acceptance.privacy import Redactor
 from tilewright.acceptance.result import AcceptanceResult
-from tilewright.base.atomic_write import describe_write_error, write_atomically
+from tilewright.base.atomic_write import describe_write_error, write_text
 from tilewright.base.errors import InvalidValueError, OutputError
 
 DOCUMENT, PAGE, LOGS = "acceptance.json", "acceptance.html", "logs"
@@ -55,8 +55,7 @@ class ResultFolder:
         self._raw.cleanup()
 
     def _write_text(self, name: str, text: str) -> None:
-        with write_atomically(self.path / name) as draft:
-            draft.write_text(text, encoding="utf-8")
+        write_text(self.path / name, text)
 
 
 def _prepare_folder(path: Path) -> None:

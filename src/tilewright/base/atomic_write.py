@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -57,13 +58,47 @@ def remove_draft(draft: Path) -> None:
 def write_atomically(path: Path) -> Iterator[Path]:
     """Yield a temporary file to write to; it replaces `path` at the end of the `with` block.
 
-    Raises `OutputError` with the requested path if it cannot be written. No temporary file is left behind.
+    A pipe or a device is written to directly: nothing may replace it. Raises `OutputError` with the requested path if
+    it cannot be written. No temporary file is left behind.
     """
     draft = make_temporary_path(path)
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            yield path
+            return
         yield draft
         draft.replace(path)
     except OSError as error:
         raise OutputError(describe_write_error(path, error)) from error
     finally:
         remove_draft(draft)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file as `write_atomically` does."""
+    with write_atomically(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def create_folder(path: Path) -> None:
+    """Create a folder and those above it, unless they exist. Raises `OutputError` if that is not possible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(describe_write_error(path, error)) from error
+
+
+def write_folder(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write a folder of text files by path, or replace it, atomically. Raises `OutputError` if that is not possible."""
+    create_folder(folder.parent)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as private:
+            draft = Path(private) / "new"
+            for path, text in texts.items():
+                (draft / path).parent.mkdir(parents=True, exist_ok=True)
+                (draft / path).write_text(text, encoding="utf-8")
+            if folder.exists():
+                folder.rename(Path(private) / "replaced")
+            draft.rename(folder)
+    except OSError as error:
+        raise OutputError(describe_write_error(folder, error)) from error

@@ -42,8 +42,11 @@ def _check_shard_count(folder: Path, descriptor: int, shard: Shard) -> None:
     with _translate_lock_errors(folder):
         alone = try_lock(descriptor)
     if alone:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{shard.count}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{shard.count}\n".encode(), 0)
+        except OSError as error:
+            raise JournalError(describe_write_error(folder, error)) from error
     # Others hold the exclusive lock only for a moment. It is released before the shared one is taken: in between,
     # another process may have written its own count, so the current content decides.
     with _translate_lock_errors(folder):

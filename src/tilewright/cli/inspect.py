@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.base.atomic_write import write_text
 from tilewright.cli.command import Command
 from tilewright.cli.inspection_report import find_differences, print_inspection
 from tilewright.cli.named_kernels import add_subject_options, resolve_kernel
@@ -69,7 +70,7 @@ def command(
     findings = find_differences(source.kernel, compiled.inspection)
     printed = str(disassembly) == STDOUT
     if disassembly is not None and not printed:
-        disassembly.write_text(compiled.code, encoding="utf-8")
+        write_text(disassembly, compiled.code)
     if as_json:
         code = {"disassembly": compiled.code} if printed else {}
         print_json({**compiled.inspection.to_json(), "checks": findings.to_json(), **code})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewright.base.atomic_write import write_text
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
 from tilewright.base.extras import require_packages
@@ -215,7 +216,7 @@ def _write_set(op: Op, arch: Arch, path: Path, kept: Sequence[Kernel], title: st
     from tilewright.ops.kernel_set import dump_kernel_set
 
     doc = f"The most useful kernels first. Chosen for {title}."
-    path.write_text(dump_kernel_set(make_explicit_set(op, arch.name, path.stem, doc, kept)), encoding="utf-8")
+    write_text(path, dump_kernel_set(make_explicit_set(op, arch.name, path.stem, doc, kept)))
 
 
 def _count_computable(times: TimeTable) -> int:

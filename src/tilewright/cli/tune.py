@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tilewright.base.atomic_write import write_text
 from tilewright.base.errors import InvalidValueError, choose
 from tilewright.base.events import Advance, report_task
 from tilewright.cli.command import Command
@@ -127,7 +128,7 @@ def command(
     table = None if aiter is None else _make_aiter_table(problems)
     write_tuned(TunedTable(each.winner for each in problems), out)
     if aiter is not None and table is not None:
-        aiter.write_text(table.to_text(), encoding="utf-8")
+        write_text(aiter, table.to_text())
     if as_json:
         document = [_to_json(part) for part in parts]
         print_json({"tuned": str(out), "problems": len(problems), "damaged": len(found.damaged), "parts": document})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -14,9 +12,11 @@ from tilewright import arch as archs
 from tilewright.arch.ck_api import find_current_api
 from tilewright.arch.spec import Arch
 from tilewright.base import events
+from tilewright.base.atomic_write import create_folder, describe_write_error, remove_draft, write_atomically
 from tilewright.base.digest import digest_text, to_canonical_json
 from tilewright.base.document_values import expect_list_items, expect_table, expect_text
 from tilewright.base.documents import convert_read_errors, read_json
+from tilewright.base.errors import OutputError
 from tilewright.codegen.render import file_name, read_support_files, render, render_text
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
@@ -46,7 +46,7 @@ def generate_sources(kernels: Iterable[Kernel], folder: Path, *, jobs: int = 1) 
     that only an earlier manifest lists are removed; other files stay.
     """
     listed = list(dict.fromkeys(kernels))
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     earlier = _read_earlier_files(folder)
     entries: dict[str, str] = {}
     written = 0
@@ -76,24 +76,21 @@ def write_if_changed(path: Path, text: str, *, exists: bool = True) -> bool:
     """
     content = text.encode()
     if not exists:
-        _write_bytes(os.fspath(path), content)
+        _write_in_place(path, content)
         return True
     if path.exists() and path.read_bytes() == content:
         return False
-    temporary = path.with_name(f".{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        _write_bytes(os.fspath(temporary), content)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with write_atomically(path) as draft:
+        draft.write_bytes(content)
     return True
 
 
-def _write_bytes(path: str, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    with os.fdopen(descriptor, "wb", buffering=0) as stream:
-        stream.write(content)
+def _write_in_place(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        remove_draft(path)
+        raise OutputError(describe_write_error(path, error)) from error
 
 
 def _write_kernels(kernels: Sequence[Kernel], folder: Path, jobs: int) -> Iterable[tuple[str, bool, str]]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tilewright.base.atomic_write import write_folder
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops import list_ops
 
@@ -49,8 +50,5 @@ def write_op_folder(name: str, folder: Path) -> Mapping[str, str]:
     files = render_op_folder(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidValueError(f"{folder} exists already, and is not an empty folder: use another one")
-    for path, text in files.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+    write_folder(folder, files)
     return files

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.base import events
+from tilewright.base.atomic_write import create_folder
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.document_values import expect_list_items, expect_table, expect_text
 from tilewright.base.documents import convert_read_errors, read_json
@@ -67,7 +68,7 @@ def wrap_kernels(
         system.check_names(headers, str(folder.resolve()))
     texts = _render_texts(wrappers, made, kept)
     _reject_foreign(folder, texts, earlier)
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     changed = [HEADERS] if _link_headers(folder / HEADERS, kernel_dir) else []
     stale = (earlier.files - set(texts)) | (earlier.products - _list_products(made.kernels, recipe.suffixes()))
     removed = _remove_files(folder, stale)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.arch import load
-from tilewright.base.atomic_write import write_atomically
+from tilewright.base.atomic_write import create_folder, write_text
 from tilewright.base.documents import parse_json
 from tilewright.emulator.demangled_names import demangle, shorten_name
 from tilewright.emulator.profile import KernelProfile, LineProfile, sum_lines
@@ -93,7 +93,7 @@ def estimate_trace(trace: ProgramTrace) -> EstimatedTrace:
 
 def write_trace(folder: Path, traces: Sequence[EstimatedTrace]) -> None:
     """Write the page, the profiles and the timelines of a program into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     events = [event for each in traces for event in each.events]
     texts = {
         PAGE: render_page(traces),
@@ -102,8 +102,7 @@ def write_trace(folder: Path, traces: Sequence[EstimatedTrace]) -> None:
         WAVES: json.dumps({"traceEvents": events, "otherData": {"unit": "1 us is one clock", "note": NOTE}}),
     }
     for name, text in texts.items():
-        with write_atomically(folder / name) as draft:
-            draft.write_text(text, "utf-8")
+        write_text(folder / name, text)
 
 
 def make_timeline(traces: Iterable[ProgramTrace]) -> dict[str, Any]:

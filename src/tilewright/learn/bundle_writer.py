@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.base.atomic_write import write_folder
 from tilewright.base.digest import digest_text
 from tilewright.base.errors import BundleError
 from tilewright.learn.dataset import Dataset
@@ -46,16 +45,8 @@ def write_bundle(folder: Path | str, model: TrainedModel, data: Dataset, about: 
     folder = Path(folder)
     if folder.exists() and not (folder / MANIFEST).is_file() and (not folder.is_dir() or any(folder.iterdir())):
         raise BundleError(f"{folder} exists and is not a model bundle: it has no {MANIFEST}. Name another folder.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     texts = {f"model-{i}.txt": text for i, text in enumerate(model.texts)}
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
-        made = Path(place) / "bundle"
-        made.mkdir()
-        for name, text in {**texts, MANIFEST: format_manifest(model, data, about)}.items():
-            (made / name).write_text(text, encoding="utf-8")
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.rename(folder)
+    write_folder(folder, {**texts, MANIFEST: format_manifest(model, data, about)})
 
 
 def collect_problem_values(data: Dataset) -> dict[str, list[Any]]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.atomic_write import write_atomically
 from tilewright.base.digest import to_canonical_json
 from tilewright.base.documents import convert_read_errors, parse_json
 from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, choose
@@ -149,7 +150,8 @@ def write_measurements(path: Path | str, table: Measurements) -> None:
             columns.append(pa.array(column, pa.int32()))
         else:
             columns.append(pa.array(column, pa.float64(), mask=np.isnan(column)))
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), path, compression="zstd")
+    with write_atomically(Path(path)) as draft:
+        pq.write_table(pa.Table.from_arrays(columns, schema=schema), draft, compression="zstd")
 
 
 def read_measurements(path: Path | str) -> Measurements:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.atomic_write import write_atomically
 from tilewright.base.errors import choose
 from tilewright.base.extras import require_packages
 from tilewright.bench.report import style
@@ -42,8 +43,9 @@ def save_figure(figure: Any, path: Path) -> None:
     from matplotlib import rc_context  # noqa: PLC0415  (an extra)
 
     choose("picture format", path.suffix.lower(), SUFFIXES)
-    with rc_context({"svg.hashsalt": "tilewright"}):
-        figure.savefig(path, dpi=DPI, metadata=_UNDATED.get(path.suffix.lower()))
+    with rc_context({"svg.hashsalt": "tilewright"}), write_atomically(path) as draft:
+        suffix = path.suffix.lower()
+        figure.savefig(draft, dpi=DPI, format=suffix[1:], metadata=_UNDATED.get(suffix))
 
 
 def plot_coverage(portfolio: Portfolio, path: Path, title: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.atomic_write import create_folder, write_atomically, write_text
 from tilewright.bench.report.style import BEST, QUIET, SECOND, Picture, create_figure, render_picture, set_plain_numbers
 from tilewright.learn.dataset import Dataset
 from tilewright.learn.efficiency import Efficiency, compute_efficiencies
@@ -105,13 +106,15 @@ def write_report(
 ) -> tuple[Path, ...]:
     """Write the page and its plots into a folder; returns the files, the page first."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     plots = _make_plots(found, curve, ranker)
     page = folder / PAGE
-    page.write_text(_render_page(found, plots), encoding="utf-8")
-    for plot in plots:
-        (folder / f"{plot.name}.png").write_bytes(plot.picture.png)
-    return (page, *(folder / f"{plot.name}.png" for plot in plots))
+    write_text(page, _render_page(found, plots))
+    pictures = [folder / f"{plot.name}.png" for plot in plots]
+    for plot, path in zip(plots, pictures, strict=True):
+        with write_atomically(path) as draft:
+            draft.write_bytes(plot.picture.png)
+    return (page, *pictures)
 
 
 def find_worst_choices(found: Evaluation, most: int = WORST) -> tuple[WorstChoice, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.arch.spec import Arch
+from tilewright.base.atomic_write import write_text
 from tilewright.base.documents import CONTENT_ERRORS, convert_read_errors, describe_error, read_json
 from tilewright.base.errors import CompileError, InvalidValueError, choose
 from tilewright.base.short_text import MOST_ROWS, format_html_table
@@ -124,7 +125,7 @@ class Registry:
         wanted = [k for k in self.kernels if not isinstance(self.results.get(k), Artifact)]
         built = build_kernels(wanted, jobs=max_workers, tiers=tiers, limit_s=limit_s, retry=retry)
         if trace is not None:
-            Path(trace).write_text(json.dumps(build_trace(built.spans, built.units)), encoding="utf-8")
+            write_text(Path(trace), json.dumps(build_trace(built.spans, built.units)))
         return replace(self, results={**self.results, **built.results}, built=built)
 
     def find(self, **wanted: Any) -> Registry:
@@ -297,7 +298,7 @@ class Registry:
 
     def save(self, path: Path | str, *, full: bool = False) -> None:
         """Write `to_json` to a file. `load` reads it, `full` or not."""
-        Path(path).write_text(json.dumps(self.to_json(full=full), indent=1) + "\n", encoding="utf-8")
+        write_text(Path(path), json.dumps(self.to_json(full=full), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: Path | str, store: Store | None = None) -> Registry:

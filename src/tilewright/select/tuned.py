@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tilewright.base.atomic_write import write_text
 from tilewright.base.document_models import validate_document
 from tilewright.base.documents import FileProblems, read_json
 from tilewright.ops import find_op, parse_kernel
@@ -81,7 +82,7 @@ def write_tuned(table: TunedTable, path: Path) -> None:
         key=lambda row: (row["kernel"], json.dumps(row["problem"], sort_keys=True)),
     )
     lines = ",\n".join(f"    {json.dumps(row, sort_keys=True)}" for row in rows)
-    path.write_text(f'{{\n  "schema": {SCHEMA},\n  "tuned": [\n{lines}\n  ]\n}}\n', encoding="utf-8")
+    write_text(path, f'{{\n  "schema": {SCHEMA},\n  "tuned": [\n{lines}\n  ]\n}}\n')
 
 
 def _parse_entry(entry: _EntryModel) -> TunedEntry:

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tilewright.arch.dtype_names import read_dtype_name
+from tilewright.base.atomic_write import create_folder, write_text
 from tilewright.base.errors import TilewrightError
 from tilewright.base.short_text import join_counts
 from tilewright.ops import find_op, fmha, gemm, grouped_conv, infer_problem_op
@@ -43,12 +44,12 @@ class RecordedProblems:
     def save(self, folder: Path | str, *, repeated: bool = False) -> list[Path]:
         """Write a list of problems for each op, `gemm.csv` …; `repeated` as often as they were called."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        create_folder(folder)
         written = []
         for op, problems in self.problems.items():
             listed = [problem for problem in problems for _ in range(self.counts[problem] if repeated else 1)]
             written.append(folder / f"{op}.csv")
-            written[-1].write_text(to_csv(find_op(op), listed), encoding="utf-8")
+            write_text(written[-1], to_csv(find_op(op), listed))
         return written
 
     def __repr__(self) -> str:

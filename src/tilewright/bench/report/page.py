@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.atomic_write import write_atomically
+from tilewright.base.atomic_write import write_text
 from tilewright.base.digest import digest_value
 from tilewright.base.errors import InvalidValueError
 from tilewright.base.events import report_task
@@ -64,8 +64,7 @@ def write_report(
     """Write the page to a file, atomically."""
     path = Path(path)
     made = make_report(records, source=source, title=title, notes=notes)
-    with write_atomically(path) as draft:
-        draft.write_text(made.html, encoding="utf-8")
+    write_text(path, made.html)
     return made
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.base.atomic_write import write_atomically
+from tilewright.base.atomic_write import create_folder, write_atomically
 from tilewright.base.errors import InvalidValueError
 from tilewright.building.prebuilt.kernel_wheel import (
     BLOBS,
@@ -56,7 +56,7 @@ def write_wheel(
     machine = sysconfig.get_platform().partition("-")[2].replace("-", "_")
     tag = f"py3-none-manylinux_2_{max(glibc, _OLDEST_GLIBC)}_{machine}"
     target = folder / f"{package}-{version}-{tag}.whl"
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     with write_atomically(target) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         record: dict[str, str] = {}
         entries: dict[str, WheelEntry] = {}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tilewright.base.atomic_write import write_atomically
+from tilewright.base.atomic_write import write_text
 from tilewright.base.errors import choose
 from tilewright.emulator.sanitizer.findings import Finding, finding_to_json
 from tilewright.emulator.sanitizer.report_page import make_page
@@ -34,5 +34,4 @@ FORMATS: dict[str, Callable[[Sequence[Finding]], str]] = {
 def write_report(path: Path, findings: Sequence[Finding]) -> None:
     """Write a report; the suffix of `path` is one of `FORMATS`."""
     make = FORMATS[choose("suffix of a report", path.suffix, FORMATS)]
-    with write_atomically(path) as draft:
-        draft.write_text(make(findings), "utf-8")
+    write_text(path, make(findings))
