@@ -5,7 +5,7 @@
 
 Each client has its own copy of the index and its own store. It begins cold, and then looks up kernels of 200 KB at
 random, with a random pause between two: clients compile or compute in the meantime. Times are of `Tiers.find_entries`
-without the local store: index, shard, request, digest.
+without the local store: bin, request, digest.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuf.api.metadata import TargetFile
+
 from tilewright.base.digest import digest_text
-from tilewright.building.index.local_copy import LocalCopy
-from tilewright.building.index.publish import sign_index, write_keys, write_table
-from tilewright.building.index.remote_index import BLOBS, IndexRemote
-from tilewright.building.index.shards import BlobRecord, find_record, hash_bytes, make_shards
-from tilewright.building.index.signing import PrivateKey, create_private_key, sign_payload
-from tilewright.building.index.transport import Fetcher, parse_address
-from tilewright.building.index.trust import FORMAT, INDEX, Known, TrustedKeys, verify_index
+from tilewright.building.index.keys import create_private_key
+from tilewright.building.index.publish import publish_targets, sign_timestamp, write_blob, write_root
+from tilewright.building.index.remote_index import RECHECK_S, IndexRemote
+from tilewright.building.index.transport import AbsentError, Fetcher, parse_address
+from tilewright.building.index.trusted import TrustedIndex, get_blob_path
 
 BLOB_BYTES = 200_000  # a usual kernel
 KERNELS = 10  # different kernels that a client needs
@@ -55,7 +55,7 @@ class Site:
     """A published index with synthetic blobs."""
 
     folder: Path
-    pin: str
+    root: bytes
     large: Sequence[str]
 
 
@@ -73,22 +73,19 @@ class ClientResult:
 def publish(root: Path, keys: int) -> Site:
     """Publish synthetic blobs under `keys` keys."""
     folder = root / "site"
-    records, large = [], []
+    targets, large = [], []
     rng = random.Random(1)
     for number in range(keys):
         key = digest_text(f"bench {number}")
         blob = rng.randbytes(BLOB_BYTES if number % LARGE_EVERY == 0 else 500)
-        path = folder / BLOBS / key[:2] / key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(blob)
-        records.append(BlobRecord(key, len(blob), hash_bytes(blob)))
+        targets.append(write_blob(folder, get_blob_path(key), blob))
         if number % LARGE_EVERY == 0:
             large.append(key)
-    write_table(folder, records)
-    root_key, index_key = create_private_key(root / "root.key"), create_private_key(root / "index.key")
-    write_keys(folder, "bench", [root_key.public], [index_key.public], 1, [root_key], 365)
-    sign_index(folder, index_key, 14)
-    return Site(folder, root_key.public, large)
+    key_file = create_private_key(root / "key")
+    pinned = write_root(folder, *([key_file.public_key],) * 3, 1, [key_file], 365)
+    publish_targets(folder, 0, targets, key_file, 90)
+    sign_timestamp(folder, key_file, 14)
+    return Site(folder, pinned.read_bytes(), large)
 
 
 @contextlib.contextmanager
@@ -118,14 +115,15 @@ def serve(site: Site, root: Path, kind: str) -> Iterator[str]:
 
 def run_client(site: Site, url: str, folder: Path, hits: int, pause_s: float, start: threading.Barrier) -> ClientResult:
     """Run one client: a cold hit, then `hits` warm ones."""
-    remote = IndexRemote(url, (site.pin,), Fetcher(parse_address(url)), LocalCopy(folder))
+    fetcher = Fetcher(parse_address(url))
+    remote = IndexRemote(url, TrustedIndex(site.root, folder, fetcher, RECHECK_S), fetcher)
     rng = random.Random(str(folder))
     start.wait()
     time.sleep(rng.uniform(0, 2 * pause_s))
     wanted = rng.sample(site.large, min(KERNELS, len(site.large)))
     cold = _time_hit(remote, wanted[0])
     first = (remote.fetcher.requests, remote.fetcher.received)
-    remote.get_sizes(wanted)  # from here on, the copy has the shards
+    remote.get_sizes(wanted)  # from here on, the copy has the bins
     start.wait()
     before = remote.fetcher.requests
     times = []
@@ -177,48 +175,77 @@ def measure_clients(root: Path, keys: int, clients: int, hits: int, pause_s: flo
     }
 
 
+class FolderTransport:
+    """A site as a host, with the bytes that it sent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.received = 0
+
+    def get(self, name: str, most: int, *, exact: bool = False) -> bytes:  # noqa: ARG002  (of the protocol)
+        if not (self.folder / name).exists():
+            raise AbsentError(name)
+        raw = (self.folder / name).read_bytes()
+        self.received += len(raw)
+        return raw
+
+
 def measure_table(count: int) -> dict[str, float]:
-    """Measure an index with many keys: making it, its size, and a look-up in one shard."""
-    records = [BlobRecord(digest_text(f"key {number}"), BLOB_BYTES, bytes(32)) for number in range(count)]
-    started = time.process_time()
-    table, shards = make_shards(records)
-    made_s = time.process_time() - started
-    keys = [record.key for record in records[:: max(1, count // 10_000)]]
-    started = time.process_time()
-    for key in keys:
-        if find_record(shards[table.find_row(key).digest], key) is None:
-            raise SystemExit(f"{key} is missing")
-    found_s = time.process_time() - started
-    signer = _make_signer()
-    trusted = TrustedKeys("bench", 1, time.time() + 1e6, (), 1, (signer.public,), "")
-    facts = {"format": FORMAT, "role": INDEX, "name": "bench", "version": 1, "expires": int(time.time() + 1e6)}
-    facts |= {"bits": table.bits, "shards": table.to_text()}
-    raw = json.dumps(sign_payload(INDEX, facts, [signer]).to_json()).encode()
-    verify_index(raw, trusted, Known())  # imports
-    started = time.process_time()
-    verify_index(raw, trusted, Known())
-    verified_s = time.process_time() - started
+    """Measure an index with many keys: publishing it, adding to it, and look-ups."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as name:
+        root = Path(name)
+        folder = root / "site"
+        key = create_private_key(root / "key")
+        pinned = write_root(folder, *([key.public_key],) * 3, 1, [key], 365).read_bytes()
+        started = time.process_time()
+        first = publish_targets(folder, 0, [make_target(number) for number in range(count)], key, 90)
+        published_s = time.process_time() - started
+        started = time.process_time()
+        second = publish_targets(folder, count, [make_target(count + n) for n in range(100)], key, 90)
+        added_s = time.process_time() - started
+        publisher_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        sign_timestamp(folder, key, 14)
+        metadata = folder / "metadata"
+        return {
+            "keys": count,
+            "publish_cpu_s": published_s,
+            "bins": first.bins,
+            "add_100_cpu_s": added_s,
+            "bins_signed_again": second.signed,
+            "publisher_peak_mib": publisher_peak,
+            "snapshot_bytes": (metadata / "2.snapshot.json").stat().st_size,
+            "largest_bin_bytes": max(path.stat().st_size for path in metadata.glob("1.bin-*.json")),
+            "all_bins_bytes": sum(path.stat().st_size for path in metadata.glob("1.bin-*.json")),
+            **measure_look_ups(folder, pinned, root / "copy", count),
+        }
+
+
+def make_target(number: int) -> TargetFile:
+    return TargetFile(BLOB_BYTES, {"sha256": f"{number:064x}"}, get_blob_path(digest_text(f"key {number}")))
+
+
+def measure_look_ups(folder: Path, pinned: bytes, copy: Path, count: int) -> dict[str, float]:
+    """The first look-up of a machine, that of its next process, and later ones."""
+    keys = [digest_text(f"key {number}") for number in range(0, count, max(1, count // 200))]
+    transport = FolderTransport(folder)
+
+    def time_look_up(index: TrustedIndex, wanted: Sequence[str]) -> float:
+        started = time.process_time()
+        if len(index.find(wanted)) != len(wanted):
+            raise SystemExit("a key was not found")
+        return time.process_time() - started
+
+    results = {"cold_cpu_ms": 1e3 * time_look_up(TrustedIndex(pinned, copy, transport, RECHECK_S), keys[:1])}
+    results["cold_bytes"] = transport.received
+    warm = TrustedIndex(pinned, copy, transport, RECHECK_S)
+    results["next_process_cpu_ms"] = 1e3 * time_look_up(warm, keys[:1])
+    results["lookup_in_new_bin_ms"] = 1e3 * time_look_up(warm, keys[1:]) / len(keys[1:])
+    results["lookup_in_same_bin_us"] = 1e6 * time_look_up(warm, keys[-50:]) / 50
     tracemalloc.start()
-    verify_index(raw, trusted, Known())
-    most = tracemalloc.get_traced_memory()[1]
+    TrustedIndex(pinned, copy, transport, RECHECK_S).find(keys[:1])
+    results["client_peak_kib"] = tracemalloc.get_traced_memory()[1] / 1024
     tracemalloc.stop()
-    return {
-        "keys": count,
-        "verify_index_cpu_ms": 1e3 * verified_s,
-        "client_peak_kib": (most + len(raw) + max(map(len, shards.values()))) / 1024,
-        "make_cpu_s": made_s,
-        "shards": len(shards),
-        "largest_shard_bytes": max(map(len, shards.values())),
-        "index_bytes": len(table.to_text()),
-        "all_shards_bytes": sum(map(len, shards.values())),
-        "lookup_us": 1e6 * found_s / len(keys),
-        "publisher_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
-
-
-def _make_signer() -> PrivateKey:
-    with tempfile.TemporaryDirectory() as folder:
-        return create_private_key(Path(folder) / "key")
+    return results
 
 
 def main() -> None:

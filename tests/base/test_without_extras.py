@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -24,6 +25,8 @@ EXTRAS = (
     "pyarrow",
     "duckdb",
     "ray",
+    "tuf",
+    "securesystemslib",
     "cryptography",
     "boto3",
     "torch",
@@ -53,7 +56,7 @@ def test_all_extras_are_hidden() -> None:
     """A package that is added to an extra must be added to the list above."""
     extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     names = {
-        requirement.partition(">")[0].partition("=")[0]
+        re.split("[>=[]", requirement)[0]
         for extra, requirements in extras.items()
         if extra not in ("dev", "site", "toolchain")
         for requirement in requirements

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.server
-import json
 import socket
 import threading
 import time
@@ -13,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from securesystemslib.signer import CryptoSigner
 from stores import key_of, put
+from tuf.api.metadata import Metadata, Root, Signed
 
-from tilewright.building.index.local_copy import LocalCopy
-from tilewright.building.index.publish import build_index, sign_index, write_keys
+from tilewright.building.index.keys import create_private_key
+from tilewright.building.index.publish import publish_kernels, sign_timestamp, write_root
 from tilewright.building.index.remote_index import IndexRemote
-from tilewright.building.index.signing import PrivateKey, create_private_key
 from tilewright.building.index.transport import Fetcher, parse_address
+from tilewright.building.index.trusted import TrustedIndex
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import RemoteLimits
 from tilewright.building.store.tiers import CircuitBreaker, Tiers
@@ -75,50 +76,76 @@ class Server(http.server.ThreadingHTTPServer):
 
 @dataclass
 class World:
-    """A published index in `folder`, served at `url`, and a client machine in `root`."""
+    """A published index in `folder`, served at `url`, and a client machine in `root`.
+
+    `roots`, `index` and `timestamp` are the owner's newest keys; `thief` is the key of somebody else.
+    """
 
     root: Path
     folder: Path
     url: str
     publisher: Store
-    roots: list[PrivateKey]
-    signer: PrivateKey
+    roots: list[CryptoSigner]
+    index: CryptoSigner
+    timestamp: CryptoSigner
+    thief: CryptoSigner
+    threshold: int = 1
     misbehaviour: dict[str, Misbehave] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     server: Server | None = None
 
-    def client(self, name: str = "client", *, recheck_s: float = 0.0, pins: tuple[str, ...] | None = None) -> Tiers:
-        """A machine with a store of its own."""
-        pinned = pins if pins is not None else (self.roots[0].public,)
-        copy = LocalCopy(self.root / name / "copy")
+    def client(self, name: str = "client", *, recheck_s: float = 0.0, root: bytes | None = None) -> Tiers:
+        """A machine with a store of its own, which pins the first root."""
+        pinned = root if root is not None else self.read("1.root.json")
         fetcher = Fetcher(parse_address(self.url))
-        remote = IndexRemote(self.url, pinned, fetcher, copy, recheck_s)
+        index = TrustedIndex(pinned, self.root / name / "copy", fetcher, recheck_s)
+        remote = IndexRemote(self.url, index, fetcher)
         link = CircuitBreaker()
         return Tiers(Store(self.root / name / "store"), remote, writes=False, link=link, limits=LIMITS)
 
-    def publish(self, days: float = 14.0) -> bytes:
-        """Sign the next version, and return its bytes."""
-        build_index(self.folder, self.publisher)
-        sign_index(self.folder, self.signer, days)
-        return (self.folder / "index.json").read_bytes()
+    def publish(self, days: float = 14.0) -> None:
+        """Publish the next snapshot."""
+        publish_kernels(self.folder, self.publisher, self.index, 90)
+        sign_timestamp(self.folder, self.timestamp, days)
 
-    def new_key(self, name: str) -> PrivateKey:
+    def new_key(self, name: str) -> CryptoSigner:
         return create_private_key(self.root / f"{name}.key")
 
-    def rotate(self, *, roots: list[PrivateKey] | None = None, signer: PrivateKey | None = None) -> bytes:
-        """Write the next list of keys, and return its bytes."""
-        before, self.roots, self.signer = self.roots, roots or self.roots, signer or self.signer
-        signing = list({key.public: key for key in (*before, *self.roots)}.values())
-        write_keys(self.folder, "test", [key.public for key in self.roots], [self.signer.public], 1, signing, 365)
-        return (self.folder / "keys.json").read_bytes()
+    def rotate(
+        self,
+        *,
+        roots: list[CryptoSigner] | None = None,
+        index: CryptoSigner | None = None,
+        timestamp: CryptoSigner | None = None,
+    ) -> None:
+        """Write the next root, signed by the keys before it and its own."""
+        before, self.roots = self.roots, roots or self.roots
+        self.index, self.timestamp = index or self.index, timestamp or self.timestamp
+        signers = list({key.public_key.keyid: key for key in (*before, *self.roots)}.values())
+        public = [key.public_key for key in self.roots]
+        keys = [[self.index.public_key], [self.timestamp.public_key]]
+        write_root(self.folder, public, *keys, self.threshold, signers, 365)
 
-    def read_payload(self, raw: bytes) -> dict[str, Any]:
-        return dict(json.loads(json.loads(raw)["payload"]))
+    def read(self, name: str) -> bytes:
+        """Metadata of the folder; `targets.json` is that of the newest version."""
+        paths = (self.folder / "metadata").glob(f"*{name}")
+        return max(paths, key=lambda path: int(path.name.split(".")[0]) if "." in path.stem else 0).read_bytes()
+
+    def load(self, name: str) -> Any:
+        """The content of metadata of the folder, to be changed and signed by a thief."""
+        return Metadata[Root].from_bytes(self.read(name)).signed
+
+
+def sign(content: Signed, *signers: CryptoSigner) -> bytes:
+    metadata: Any = Metadata(content)  # type: ignore[type-var]
+    for signer in signers:
+        metadata.sign(signer, append=True)
+    return bytes(metadata.to_bytes())
 
 
 @contextmanager
 def published(root: Path) -> Iterator[World]:
-    """A world with six kernels, the second version of its index signed."""
+    """A world with six kernels, each in a bin of its own, and the second snapshot."""
     publisher = Store(root / "publisher")
     for number, key in enumerate(KEYS):
         put(publisher, key, SMALL + bytes([number]), kernel={})
@@ -127,8 +154,9 @@ def published(root: Path) -> Iterator[World]:
     url = f"http://127.0.0.1:{server.server_address[1]}/"
     folder = root / "site"
     folder.mkdir()
-    world = World(root, folder, url, publisher, [], None, server=server)  # type: ignore[arg-type]
-    world.roots, world.signer = [world.new_key("root")], world.new_key("index")
+    (root / "keys").mkdir()
+    keys = [create_private_key(root / "keys" / name) for name in ("root", "index", "timestamp", "thief")]
+    world = World(root, folder, url, publisher, keys[:1], *keys[1:], server=server)
     handler.world = world
     world.rotate()
     world.publish()

@@ -1,4 +1,4 @@
-"""A signed index: its parts, publishing it step by step, rotation of keys, and requests that a client makes."""
+"""A signed index: publishing it step by step, rotation of keys, and requests that a client makes."""
 
 from __future__ import annotations
 
@@ -7,136 +7,249 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hostile_index import KEYS, SMALL, published
-from stores import key_of, noticed, put
+from hostile_index import KEYS, SMALL, World, published, sign
+from stores import eight_at_once, key_of, noticed, put
+from test_index_attacks import EVIL, change_timestamp, list_evil, read_blob, serve, serve_new_timestamp, write_evil_root
+from tuf.api.metadata import MetaFile, TargetFile
 
 from tilewright.base import knobs
 from tilewright.base.errors import InvalidValueError, KnobError, RemoteError, StoreError
-from tilewright.building.index.publish import build_index, verify_folder, write_keys
-from tilewright.building.index.shards import BlobRecord, check_shard, find_record, hash_bytes, make_shards, read_table
-from tilewright.building.index.signing import create_private_key, parse_pins, read_private_key
+from tilewright.building.index.keys import create_private_key, format_public_key, parse_public_key, read_private_key
+from tilewright.building.index.publish import (
+    publish_kernels,
+    publish_targets,
+    sign_timestamp,
+    verify_folder,
+    write_root,
+)
 from tilewright.building.index.transport import parse_address
+from tilewright.building.index.trusted import get_blob_path
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import open_remote
-from tilewright.building.store.tiers import open_tiers
+from tilewright.building.store.tiers import Tiers, open_tiers
 
 
-@pytest.mark.parametrize("count", [0, 1, 200, 201, 5000])
-def test_every_key_is_found_in_its_shard_and_no_other_is(count: int) -> None:
-    records = [BlobRecord(key_of(n), n + 1, hash_bytes(b"%d" % n)) for n in range(count)]
-    table, shards = make_shards(records)
-    assert table.count == count and read_table(table.bits, table.to_text()) == table
-    for record in records:
-        row = table.find_row(record.key)
-        assert find_record(check_shard(shards[row.digest], row), record.key) == record
-    for number in range(50):
-        row = table.find_row(key := key_of(f"absent {number}"))
-        assert row.count == 0 or find_record(shards[row.digest], key) is None
-    assert max((len(body) for body in shards.values()), default=0) <= 8 + 52 * 400
+def forget(client: Tiers) -> None:
+    """Let a client ask the host again after an hour."""
+    os.utime(client.remote.index.copy / "checked", (0, time.time() - 4000))  # type: ignore[union-attr]
 
 
-def test_a_hit_costs_few_requests_and_a_miss_none(tmp_path: Path) -> None:
+def add(world: World, numbers: range) -> list[str]:
+    """List kernels that have no blobs."""
+    keys = [key_of(f"more {number}") for number in numbers]
+    new = [TargetFile.from_data(get_blob_path(key), b"x", ["sha256"]) for key in keys]
+    known = verify_folder(world.folder, world.read("1.root.json"), blobs=False).keys
+    publish_targets(world.folder, known, new, world.index, 90)
+    sign_timestamp(world.folder, world.timestamp, 14)
+    return keys
+
+
+def test_every_key_is_in_its_bin_after_splits(tmp_path: Path) -> None:
+    with published(tmp_path) as world:
+        client = world.client(recheck_s=3600.0)
+        assert set(client.remote.get_sizes(KEYS)) == set(KEYS)  # type: ignore[union-attr]
+        keys = list(KEYS)
+        for numbers, bins in ((range(2), 8), (range(2, 100), 32), (range(100, 1500), 128)):
+            keys += add(world, numbers)
+            assert world.load("targets.json").delegations.succinct_roles.number_of_bins == bins
+            forget(client)
+            client = world.client(recheck_s=3600.0)  # its copy has the bins before the split
+            absent = [key_of(f"absent {number}") for number in range(50)]
+            assert set(client.remote.get_sizes([*keys, *absent])) == set(keys)  # type: ignore[union-attr]
+
+
+def test_a_hit_costs_few_requests_and_a_miss_one(tmp_path: Path) -> None:
     with published(tmp_path) as world:
         client = world.client(recheck_s=3600.0)
         assert set(client.find_entries(KEYS[:2])) == set(KEYS[:2])
-        blobs = [f"/blobs/{key[:2]}/{key}" for key in KEYS[:2]]
-        assert [path for path in world.asked if "shards" not in path] == ["/keys.json", "/index.json", *blobs]
+        names = [path.rpartition("/")[2] for path in world.asked if "blobs" not in path]
+        assert names == [
+            "2.root.json",
+            "timestamp.json",
+            "2.snapshot.json",
+            "2.targets.json",
+            "1.bin-3.json",
+            "1.bin-5.json",
+        ]
+        assert sum("blobs" in path for path in world.asked) == 2
         world.asked.clear()
-        assert client.find_entries([key_of(n) for n in range(100, 200)]) == {}
-        assert world.asked == []
-        # Another process of the machine uses the copy on disk.
+        # Another process of the machine uses the copy on disk; each bin is requested once.
         again = world.client(recheck_s=3600.0)
+        assert again.find_entries([key_of(n) for n in range(100, 200)]) == {}
+        assert sorted(path.rpartition("/")[2] for path in world.asked) == [
+            f"1.bin-{n}.json" for n in (0, 1, 2, 4, 6, 7)
+        ]
+        world.asked.clear()
         assert set(again.find_entries([KEYS[2]])) == {KEYS[2]}
         assert [path for path in world.asked if "blobs" not in path] == []
 
 
-def test_a_new_version_is_found_with_conditional_requests(tmp_path: Path) -> None:
-    from tilewright.building.index.serve import make_server
-
-    with published(tmp_path) as world, make_server(world.folder, 0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        world.url = f"http://127.0.0.1:{server.server_address[1]}/"
-        client = world.client()
+def test_an_unchanged_index_costs_two_requests_an_hour(tmp_path: Path) -> None:
+    with published(tmp_path) as world:
+        client = world.client(recheck_s=3600.0)
         assert client.find_entries([KEYS[0]])
-        fetcher = client.remote.fetcher  # type: ignore[union-attr]
-        before = fetcher.received
-        assert client.find_entries([key_of("absent")]) == {}
-        assert fetcher.received == before, "304 has no body"
+        sign_timestamp(world.folder, world.timestamp, 14)
+        forget(client)
+        world.asked.clear()
+        assert world.client(recheck_s=3600.0).find_entries([KEYS[1]])
+        assert [path.rpartition("/")[2] for path in world.asked][:2] == ["2.root.json", "timestamp.json"]
+        assert len(world.asked) == 4, "a bin and a blob besides"
+
+
+def test_only_changed_bins_are_new(tmp_path: Path) -> None:
+    with published(tmp_path) as world:
         put(world.publisher, key_of("new"), SMALL, kernel={})
-        world.publish()
-        assert set(client.find_entries([key_of("new")])) == {key_of("new")}
-        server.shutdown()
+        done = publish_kernels(world.folder, world.publisher, world.index, 90)
+        assert (done.keys, done.added, done.bins, done.signed) == (7, 1, 8, 1)
+        world.rotate(index=world.new_key("new-index"))
+        assert publish_kernels(world.folder, world.publisher, world.index, 90).signed == 8
 
 
 def test_a_client_follows_rotated_keys(tmp_path: Path) -> None:
     with published(tmp_path) as world:
-        first = world.roots[0]
-        client, late = world.client("early"), world.client("late", pins=(first.public,))
+        client, late = world.client("early"), world.client("late")
         assert client.find_entries([KEYS[0]])
-        world.rotate(roots=[world.new_key("second")], signer=world.new_key("second-index"))
+        world.rotate(roots=[world.new_key("second")], index=world.new_key("second-index"))
         world.publish()
         assert client.find_entries([KEYS[1]])
-        world.rotate(roots=[world.new_key("third"), world.new_key("fourth")])
+        world.rotate(roots=[world.new_key("third"), world.new_key("fourth")], timestamp=world.new_key("dates"))
+        world.publish()
         assert client.find_entries([KEYS[2]])
-        assert late.find_entries([KEYS[3]]), "from the first pin through two rotations"
-        newest = world.client("newest", pins=(world.roots[1].public,))
+        assert late.find_entries([KEYS[3]]), "from the first root through two rotations"
+        newest = world.client("newest", root=world.read("2.root.json"))
         assert newest.find_entries([KEYS[4]])
 
 
-def test_new_index_keys_count_versions_anew(tmp_path: Path) -> None:
-    """A thief of the index key signs a huge version. After the rotation, the owner's versions count."""
-    from test_index_attacks import serve, sign_index_as
-
+@pytest.mark.parametrize("role", ["timestamp", "index"])
+def test_replaced_keys_end_a_fast_forward(tmp_path: Path, role: str) -> None:
+    """A thief signs huge versions. After the owner has replaced the key, the owner's versions count."""
     with published(tmp_path) as world:
         client = world.client()
-        serve("/index.json", sign_index_as(world, world.signer, version=2**62))(world)
+        snapshot = world.load("snapshot.json")
+        snapshot.version = 2**40
+        raw = sign(snapshot, world.index)
+        meta = MetaFile.from_data(2**40, raw, ["sha256"])
+        forged = change_timestamp(world, version=2**40, **({"snapshot_meta": meta} if role == "index" else {}))
+        serve("timestamp.json", forged)(world)
+        serve(f"/{2**40}.snapshot.json", raw)(world)
         assert client.find_entries([KEYS[0]])
         world.misbehaviour.clear()
-        world.rotate(signer=world.new_key("new"))
+        with noticed() as messages:
+            assert world.client().find_entries([KEYS[1]]) == {}
+        assert f"must be >= {2**40}" in messages[0]
+        keys = {"timestamp": world.new_key("dates")} | (
+            {"index": world.new_key("publishes")} if role == "index" else {}
+        )
+        world.rotate(**keys)  # type: ignore[arg-type]
         world.publish()
-        assert client.find_entries([KEYS[1]])
+        assert world.client().find_entries([KEYS[1]])
+
+
+def test_index_and_timestamp_key_stolen_together_deceive(tmp_path: Path) -> None:
+    """Until the owner has replaced one of them. This also shows that the attacks with one key are real ones."""
+    with published(tmp_path) as world:
+        client = world.client()
+        evil = list_evil(world, world.index)
+        for path, body in evil.items():
+            serve(path, body)(world)
+        serve_new_timestamp(world, next(raw for name, raw in evil.items() if name.endswith(".snapshot.json")))
+        assert client.remote.fetch(client.remote.get_sizes([KEYS[1]])) == {KEYS[1]: EVIL}  # type: ignore[union-attr]
+        world.rotate(index=world.new_key("new-index"))
+        with pytest.raises(RemoteError, match="snapshot was signed by 0/1 keys"):
+            world.client().remote.get_sizes([KEYS[1]])  # type: ignore[union-attr]
+
+
+def test_a_replaced_root_key_deceives_only_new_machines(tmp_path: Path) -> None:
+    with published(tmp_path) as world:
+        stolen, first = world.roots[0], world.read("1.root.json")
+        world.rotate(roots=[world.new_key("new-root")])
+        write_evil_root(world, 2, stolen)
+        deceived = world.client("pins the old root", root=first).remote
+        assert deceived is not None and deceived.fetch(deceived.get_sizes([KEYS[1]])) == {KEYS[1]: EVIL}
+        careful = world.client("pins the new root", root=world.read("2.root.json")).remote
+        assert careful is not None
+        with pytest.raises(RemoteError, match="signed by 0/1 keys"):
+            careful.get_sizes([KEYS[1]])
+
+
+def test_a_fork_of_the_timestamp_is_not_used(tmp_path: Path) -> None:
+    """Another timestamp with the version that the client has: it keeps its own."""
+    with published(tmp_path) as world:
+        client = world.client()
+        assert client.find_entries([KEYS[0]])
+        evil = list_evil(world, world.index)
+        for path, body in evil.items():
+            serve(path, body)(world)
+        meta = MetaFile.from_data(3, next(raw for name, raw in evil.items() if "snapshot" in name), ["sha256"])
+        version = world.load("timestamp.json").version
+        serve("timestamp.json", change_timestamp(world, version=version, snapshot_meta=meta))(world)
+        world.misbehaviour.pop(f".{KEYS[1]}")
+        world.misbehaviour.pop(".bin-5.json")
+        assert client.remote.fetch(client.remote.get_sizes([KEYS[1]])) == {KEYS[1]: read_blob(world, 1)}  # type: ignore[union-attr]
 
 
 def test_a_threshold_of_root_keys_must_sign(tmp_path: Path) -> None:
     keys = [create_private_key(tmp_path / f"{n}.key") for n in range(3)]
-    public = [key.public for key in keys]
-    with pytest.raises(RemoteError, match="root keys before it"):
-        write_keys(tmp_path, "x", public, public[:1], 2, keys[:1], 10)
-    assert write_keys(tmp_path, "x", public, public[:1], 2, keys[:2], 10) == 1
-    with pytest.raises(RemoteError, match="root keys before it"):
-        write_keys(tmp_path, "x", public, public[:1], 2, keys[2:], 10)
-    assert write_keys(tmp_path, "x", public, public[1:], 2, keys[1:], 10) == 2
+    public = [key.public_key for key in keys]
+    others = (public[:1], public[:1])
+    with pytest.raises(StoreError, match="threshold of 2, and 1 did"):
+        write_root(tmp_path, public, *others, 2, keys[:1], 10)
+    assert write_root(tmp_path, public, *others, 2, keys[:2], 10).name == "1.root.json"
+    with pytest.raises(StoreError, match="keys of version 1 must sign with a threshold of 2, and 1 did"):
+        write_root(tmp_path, public[2:], *others, 1, keys[2:], 10)
+    assert write_root(tmp_path, public, *others, 2, keys[1:], 10).name == "2.root.json"
 
 
-def test_building_again_adds_only_new_kernels(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
-    for number in range(3):
-        put(store, key_of(number), SMALL, kernel={})
-    put(store, key_of("no kernel"), SMALL)
-    made = build_index(tmp_path / "site", store)
-    assert (made.keys, made.added) == (3, 3)
-    put(store, key_of(3), SMALL, kernel={})
-    again = build_index(tmp_path / "site", store)
-    assert (again.keys, again.added) == (4, 1)
+def test_publishing_again_adds_only_new_kernels(tmp_path: Path) -> None:
+    with published(tmp_path) as world:
+        put(world.publisher, key_of("no kernel"), SMALL)
+        blobs = {path: path.stat().st_mtime_ns for path in (world.folder / "blobs").rglob("*.*")}
+        done = publish_kernels(world.folder, world.publisher, world.index, 90)
+        assert (done.keys, done.added, done.signed) == (6, 0, 0)
+        assert {path: path.stat().st_mtime_ns for path in (world.folder / "blobs").rglob("*.*")} == blobs
 
 
 def test_verify_names_damaged_files(tmp_path: Path) -> None:
     with published(tmp_path) as world:
-        pins = (world.roots[0].public,)
-        assert verify_folder(world.folder, pins, blobs=True)[1] == []
-        blob = world.folder / "blobs" / KEYS[0][:2] / KEYS[0]
+        root = world.read("1.root.json")
+        assert verify_folder(world.folder, root, blobs=True).problems == []
+        blob = next((world.folder / "blobs").rglob("*.*"))
         blob.write_bytes(blob.read_bytes()[:-1] + b"x")
-        assert [str(blob) in problem for problem in verify_folder(world.folder, pins, blobs=True)[1]] == [True]
-        assert verify_folder(world.folder, pins, blobs=False)[1] == []
-        next((world.folder / "shards").rglob("*/*")).write_bytes(b"x")
-        assert "does not have the bytes" in verify_folder(world.folder, pins, blobs=False)[1][0]
-        with pytest.raises(RemoteError, match="not signed by a pinned key"):
-            verify_folder(world.folder, ("0" * 64,), blobs=False)
+        assert [str(blob) in problem for problem in verify_folder(world.folder, root, blobs=True).problems] == [True]
+        assert verify_folder(world.folder, root, blobs=False).problems == []
+        path = next((world.folder / "metadata").glob("*bin-2.json"))
+        path.write_bytes(b"x")
+        (problem,) = verify_folder(world.folder, root, blobs=False).problems
+        assert str(path) in problem and "does not match expected length" in problem
+        other = world.new_key("other")
+        (tmp_path / "else").mkdir()
+        keys = [other.public_key]
+        with pytest.raises(RemoteError, match="signed by 0/1 keys"):
+            verify_folder(
+                world.folder, write_root(tmp_path / "else", keys, keys, keys, 1, [other], 9).read_bytes(), blobs=False
+            )
+
+
+def test_a_folder_of_the_earlier_format_is_refused(tmp_path: Path) -> None:
+    key = create_private_key(tmp_path / "key")
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "keys.json").write_text("{}")
+    public = [key.public_key]
+    for call in (
+        lambda: write_root(site, public, public, public, 1, [key], 10),
+        lambda: publish_kernels(site, Store(tmp_path / "store"), key, 10),
+        lambda: sign_timestamp(site, key, 10),
+        lambda: verify_folder(site, b"", blobs=False),
+    ):
+        with pytest.raises(StoreError, match=r"earlier format.*tilewright index publish"):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -160,14 +273,23 @@ def test_addresses_of_loopback_may_lack_tls() -> None:
         assert str(parse_address(f"http://{host}:80/a")) == f"http://{host}:80/a/"
 
 
-def test_an_index_needs_a_pinned_key(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_index_needs_a_pinned_root(clean_knobs: pytest.MonkeyPatch, tmp_path: Path) -> None:
     clean_knobs.setenv(knobs.REMOTE.name, "https://example.org/kernels")
-    with pytest.raises(StoreError, match="only with a pinned key"):
+    with pytest.raises(StoreError, match="only with a pinned root"):
         open_tiers()
-    clean_knobs.setenv(knobs.REMOTE_KEYS.name, "ed25519:12")
-    with pytest.raises(KnobError, match="64 hex digits"):
+    file = tmp_path / "root.json"
+    clean_knobs.setenv(knobs.REMOTE_ROOT.name, str(file))
+    with pytest.raises(KnobError, match="cannot be read"):
         open_tiers()
-    clean_knobs.setenv(knobs.REMOTE_KEYS.name, "ed25519:" + "ab" * 32)
+    file.write_bytes(b'{"signatures": []}')
+    with pytest.raises(KnobError, match="not root metadata of The Update Framework"):
+        open_tiers()
+    key = create_private_key(tmp_path / "key")
+    root = write_root(tmp_path, *([key.public_key],) * 3, 1, [key], 10)
+    file.write_bytes(root.read_bytes().replace(b'"threshold":1', b'"threshold":2'))
+    with pytest.raises(KnobError, match="signed by 0"):
+        open_tiers()
+    clean_knobs.setenv(knobs.REMOTE_ROOT.name, str(root))
     tiers = open_tiers()
     assert tiers.remote is not None and not tiers.writes
     assert tiers.claim(key_of(0)), "nothing is claimed on a host that is only read"
@@ -181,40 +303,57 @@ def test_an_index_needs_a_pinned_key(clean_knobs: pytest.MonkeyPatch, tmp_path: 
 
 def test_private_keys_are_private(tmp_path: Path) -> None:
     path = tmp_path / "key"
-    made = create_private_key(path)
-    assert path.stat().st_mode & 0o777 == 0o600 and read_private_key(path).public == made.public
-    assert path.read_text().strip() not in repr(made)
+    key = create_private_key(path).public_key
+    assert path.stat().st_mode & 0o777 == 0o600 and read_private_key(path).public_key == key
+    assert parse_public_key(format_public_key(key)) == key
     with pytest.raises(StoreError, match="never overwritten"):
         create_private_key(path)
     path.chmod(0o644)
     with pytest.raises(StoreError, match="chmod 600"):
         read_private_key(path)
-    with pytest.raises(InvalidValueError, match="pinned key"):
-        parse_pins("rsa:1234")
+    path.chmod(0o600)
+    path.write_text("0" * 64)
+    with pytest.raises(StoreError, match="not a private key in PEM"):
+        read_private_key(path)
+    with pytest.raises(InvalidValueError, match="64 hex digits"):
+        parse_public_key("rsa:1234")
 
 
-@pytest.mark.parametrize("damage", ["state.json", "keys.json", "index.json", "shards"])
+@pytest.mark.parametrize(
+    "damage", ["checked", "root.json", "timestamp.json", "snapshot.json", "targets.json", "bin-3.json"]
+)
 def test_a_damaged_copy_is_asked_for_again(tmp_path: Path, damage: str) -> None:
     with published(tmp_path) as world:
         client = world.client(recheck_s=3600.0)
         assert client.find_entries([KEYS[0]])
-        folder = client.remote.copy.folder  # type: ignore[union-attr]
-        for path in [folder / damage] if damage != "shards" else (folder / damage).iterdir():
-            path.write_bytes(b"damaged")
+        copy = client.remote.index.copy  # type: ignore[union-attr]
+        (copy / damage).write_bytes(b"damaged")
+        again = world.client(recheck_s=3600.0)
         with noticed() as messages:
-            assert world.client(recheck_s=3600.0).find_entries([KEYS[1]])
-        assert len(messages) == (1 if damage == "state.json" else 0), messages
+            assert set(again.remote.get_sizes(KEYS[:2])) == set(KEYS[:2])  # type: ignore[union-attr]
+        assert messages == []
 
 
 def test_a_copy_of_others_is_not_used(tmp_path: Path) -> None:
     with published(tmp_path) as world:
         client = world.client()
-        folder = client.remote.copy.folder  # type: ignore[union-attr]
-        folder.mkdir(parents=True)
-        folder.chmod(0o777)
+        copy = client.remote.index.copy  # type: ignore[union-attr]
+        copy.mkdir(parents=True)
+        copy.chmod(0o777)
         with noticed() as messages:
             assert client.find_entries([KEYS[0]]) == {}
-        assert len(messages) == 1 and str(folder) in messages[0]
+        assert len(messages) == 1 and str(copy) in messages[0]
+
+
+def test_a_copy_that_cannot_be_written_is_one_notice(tmp_path: Path) -> None:
+    with published(tmp_path) as world:
+        client = world.client()
+        copy = client.remote.index.copy  # type: ignore[union-attr]
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(b"a file")
+        with noticed() as messages:
+            assert client.find_entries([KEYS[0]]) == {}
+        assert len(messages) == 1 and f"the copy of the index in {copy} cannot be used" in messages[0]
 
 
 def test_commands_publish_what_a_client_finds(tmp_path: Path, clean_knobs: pytest.MonkeyPatch) -> None:
@@ -230,20 +369,22 @@ def test_commands_publish_what_a_client_finds(tmp_path: Path, clean_knobs: pytes
         assert done.returncode == code, done.stderr
         return done.stdout if code < 2 else done.stderr
 
-    root, index = (run("new-key", f"{name}.key").strip() for name in ("root", "index"))
-    assert json.loads(run("build", "site", "--json"))["added"] == len(KEYS)
-    assert "does not exist" in run("sign", "site", "--key", "index.key", code=2)
-    run("trust", "site", "--root-key", "root.key", "--index-key", index)
-    assert "is not an index key" in run("sign", "site", "--key", "root.key", code=2)
-    assert run("sign", "site", "--key", "index.key").startswith("version 1 with 6 kernels")
-    assert "good" in run("verify", "site", "--pin", root, "--blobs")
-    assert "not signed by a pinned key" in run("verify", "site", "--pin", index, code=2)
+    _, index, timestamp = (run("new-key", f"{name}.key").strip() for name in ("root", "index", "timestamp"))
+    trust = ("trust", "site", "--root-key", "root.key", "--index-key", index, "--timestamp-key", timestamp)
+    root = run(*trust).strip()
+    assert root == "site/metadata/1.root.json"
+    assert "not one of the role 'targets'" in run("publish", "site", "--key", "timestamp.key", code=2)
+    assert "has no snapshot" in run("sign", "site", "--key", "timestamp.key", code=2)
+    assert json.loads(run("publish", "site", "--key", "index.key", "--json"))["added"] == len(KEYS)
+    assert "not one of the role 'timestamp'" in run("sign", "site", "--key", "index.key", code=2)
+    assert run("sign", "site", "--key", "timestamp.key").startswith("version 1 with snapshot 1, for 14 days")
+    assert "good: snapshot 1 with 6 kernels" in run("verify", "site", "--root", root, "--blobs")
     command = [sys.executable, "-m", "tilewright", "index", "serve", "site"]
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             clean_knobs.setenv(knobs.REMOTE.name, server.stdout.readline().strip())
-            clean_knobs.setenv(knobs.REMOTE_KEYS.name, root)
+            clean_knobs.setenv(knobs.REMOTE_ROOT.name, str(tmp_path / root))
             found = open_tiers().find_entries(list(KEYS))
             assert set(found) == set(KEYS) and all(isinstance(entry, Artifact) for entry in found.values())
         finally:
@@ -265,3 +406,15 @@ def test_threads_share_one_client(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert found == [len(KEYS)] * 8
+
+
+def test_processes_share_one_copy(tmp_path: Path) -> None:
+    """Eight processes begin cold at once: one asks the host, and all find all keys."""
+    with published(tmp_path) as world:
+
+        def work(number: int) -> bool:
+            remote = world.client(recheck_s=3600.0).remote
+            return remote is not None and set(remote.get_sizes(KEYS)) == set(KEYS)
+
+        eight_at_once(work)
+        assert sum("timestamp.json" in path for path in world.asked) == 1

@@ -10,14 +10,14 @@ import pytest
 from bench_index import BLOB_BYTES, measure_clients, measure_table
 
 
-def check_cost(found: dict[str, float], index_bytes: int) -> None:
-    # Keys, index, one shard and the blob; then one request for each kernel.
-    assert found["cold_requests"] == 4 and found["requests_per_hit"] == 1
-    assert BLOB_BYTES < found["cold_bytes"] < BLOB_BYTES + index_bytes
+def check_cost(measured: dict[str, float], metadata_bytes: int) -> None:
+    # Root, timestamp, snapshot, targets, one bin and the blob; then one request for each kernel.
+    assert measured["cold_requests"] == 6 and measured["requests_per_hit"] == 1
+    assert BLOB_BYTES < measured["cold_bytes"] < BLOB_BYTES + metadata_bytes
 
 
 @pytest.mark.slow
-def test_clients_need_four_requests_and_then_one(tmp_path: Path) -> None:
+def test_clients_need_six_requests_and_then_one(tmp_path: Path) -> None:
     """The server is a process of its own, Python's."""
     check_cost(measure_clients(tmp_path, keys=400, clients=8, hits=5, pause_s=0.02, server="python"), 20_000)
 
@@ -28,12 +28,13 @@ def test_clients_need_four_requests_and_then_one(tmp_path: Path) -> None:
 )
 def test_two_hundred_clients_of_nginx(tmp_path: Path) -> None:
     found = measure_clients(tmp_path, keys=20_000, clients=200, hits=10, pause_s=1.0, server="nginx")
-    check_cost(found, 30_000)
+    check_cost(found, 90_000)
     assert found["hit_p99_ms"] <= 50.0
 
 
-def test_a_look_up_reads_one_small_shard() -> None:
-    found = measure_table(50_000)
-    assert found["largest_shard_bytes"] < 25_000 and found["index_bytes"] < 100_000
-    assert found["client_peak_kib"] < 2_000
-    assert found["lookup_us"] < 1_000
+def test_a_look_up_reads_one_small_bin() -> None:
+    measured = measure_table(20_000)
+    assert measured["bins"] == 512 and measured["bins_signed_again"] <= 100
+    assert measured["largest_bin_bytes"] < 12_000 and measured["snapshot_bytes"] < 75_000
+    assert measured["cold_bytes"] < 90_000 and measured["client_peak_kib"] < 4_000
+    assert measured["lookup_in_same_bin_us"] < 1_000

@@ -14,6 +14,7 @@ _EXTRA_OF = {
     **dict.fromkeys(("pyarrow", "duckdb"), "data"),
     **dict.fromkeys(("lightgbm", "scipy"), "learn"),
     **{
+        "tuf": "index",
         "cryptography": "index",
         "boto3": "s3",
         "matplotlib": "plots",

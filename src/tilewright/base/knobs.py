@@ -169,13 +169,13 @@ REMOTE_SECRET_FILE: Knob[Path | None] = Knob(
     "A file with the secret that signs entries of the shared store. When set, entries without a valid signature are "
     "rejected.",
 )
-REMOTE_KEYS: Knob[str | None] = Knob(
-    "TILEWRIGHT_REMOTE_KEYS",
-    "keys",
-    _parse_text,
+REMOTE_ROOT: Knob[Path | None] = Knob(
+    "TILEWRIGHT_REMOTE_ROOT",
+    "file",
+    _parse_path,
     None,
-    "The pinned public root keys of a signed index, `ed25519:` and 64 hex digits, separated by commas. An index is "
-    "used only if one of them vouches for it.",
+    "The pinned root metadata of a signed index, such as `1.root.json`, from its owner. An index is used only if this "
+    "file vouches for it.",
 )
 REMOTE_MODE: Knob[str | None] = Knob(
     "TILEWRIGHT_REMOTE_MODE",
@@ -247,7 +247,7 @@ KNOBS: tuple[Knob[Path | None] | Knob[int | None] | Knob[str | None], ...] = (
     STORE,
     REMOTE,
     REMOTE_SECRET_FILE,
-    REMOTE_KEYS,
+    REMOTE_ROOT,
     REMOTE_MODE,
     PREBUILT,
     DEVICE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -20,10 +21,10 @@ _DAYS = click.FloatRange(0, 3650, min_open=True)
     cls=CommandGroup,
     examples=(
         "tilewright index new-key root.key",
-        "tilewright index build site",
-        "tilewright index trust site --root-key root.key --index-key ed25519:…",
-        "tilewright index sign site --key index.key",
-        "tilewright index verify site --pin ed25519:…",
+        "tilewright index trust site --root-key root.key --index-key ed25519:… --timestamp-key ed25519:…",
+        "tilewright index publish site --key index.key",
+        "tilewright index sign site --key timestamp.key",
+        "tilewright index verify site --root site/metadata/1.root.json",
     ),
 )
 def command() -> None:
@@ -38,125 +39,139 @@ def create_key(file: Path, as_json: bool) -> None:
 
     Only you can read the file. Keep root keys off the machine that serves the index.
     """
-    from tilewright.building.index.signing import PREFIX, create_private_key
+    from tilewright.building.index.keys import create_private_key, format_public_key
 
-    public = f"{PREFIX}{create_private_key(file).public}"
+    public = format_public_key(create_private_key(file).public_key)
     if as_json:
         print_json({"file": str(file), "public": public})
     else:
         click.echo(public)
 
 
-@command.command("build", cls=Command, examples=("tilewright index build site",))
-@click.argument("folder", type=OutputFolder())
-@add_json_option
-def build(folder: Path, as_json: bool) -> None:
-    """Add all built kernels of the store to an index.
-
-    Kernels that FOLDER has already are not read again. `tilewright index sign` makes the result
-    visible to clients.
-    """
-    from tilewright.building.index.publish import build_index
-    from tilewright.building.store.local import Store
-
-    with report_progress(as_json=as_json):
-        made = build_index(folder, Store())
-    if as_json:
-        print_json({"keys": made.keys, "added": made.added, "shards": made.shards, "bytes": made.bytes})
-        return
-    print_facts(
-        [
-            ("index", str(folder)),
-            ("kernels", f"{made.keys:,}, {made.added:,} of them new ({format_size(made.bytes)})"),
-            ("shards", f"{made.shards:,}"),
-        ]
-    )
-
-
 @command.command(
     "trust",
     cls=Command,
-    examples=("tilewright index trust site --name kernels --root-key root.key --index-key ed25519:…",),
+    examples=("tilewright index trust site --root-key root.key --index-key ed25519:… --timestamp-key ed25519:…",),
 )
-@click.argument("folder", type=_FOLDER)
-@click.option("--name", default="tilewright-kernels", show_default=True, metavar="NAME", help="Name of the index.")
+@click.argument("folder", type=OutputFolder())
 @click.option("--root-key", "signers", type=FILE, multiple=True, required=True, help="Sign with this root key.")
 @click.option("--root", "roots", multiple=True, metavar="KEY", help="A public root key. Default: those that sign.")
-@click.option("--index-key", "index", multiple=True, required=True, metavar="KEY", help="A public key of indexes.")
+@click.option("--index-key", "index", multiple=True, required=True, metavar="KEY", help="A public key that publishes.")
+@click.option(
+    "--timestamp-key", "timestamp", multiple=True, required=True, metavar="KEY", help="A public key that dates."
+)
 @click.option("--threshold", type=click.IntRange(1), default=1, show_default=True, help="Root keys that must sign.")
 @click.option("--days", type=_DAYS, default=365.0, show_default=True, help="Expire after this many days.")
 @add_json_option
 def trust(
     folder: Path,
-    name: str,
     signers: tuple[Path, ...],
     roots: tuple[str, ...],
     index: tuple[str, ...],
+    timestamp: tuple[str, ...],
     threshold: int,
     days: float,
     as_json: bool,
 ) -> None:
-    """Add a version to the list of keys of an index.
+    """Add a version of the root metadata of an index.
 
-    The first version names the root keys that users pin and the keys that may sign the index. Later
+    The first version names the keys of all roles; give its file to your users, who pin it. Later
     versions replace keys: each is signed by the root keys before it and by its own.
     """
-    from tilewright.building.index.publish import write_keys
-    from tilewright.building.index.signing import parse_pins, read_private_key
+    from tilewright.building.index.keys import format_public_key, parse_public_key, read_private_key
+    from tilewright.building.index.publish import write_root
 
     keys = [read_private_key(path) for path in signers]
-    public = [each for text in roots for each in parse_pins(text)] or [key.public for key in keys]
-    listed = [each for text in index for each in parse_pins(text)]
-    version = write_keys(folder, name, public, listed, threshold, keys, days)
+    public = [parse_public_key(text) for text in roots] or [key.public_key for key in keys]
+    file = write_root(
+        folder,
+        public,
+        [parse_public_key(text) for text in index],
+        [parse_public_key(text) for text in timestamp],
+        threshold,
+        keys,
+        days,
+    )
     if as_json:
-        print_json({"version": version, "roots": public, "index": listed})
+        print_json({"root": str(file), "roots": [format_public_key(key) for key in public]})
     else:
-        click.echo(f"version {version} of the list of keys: {format_count(len(listed), 'index key')}")
+        click.echo(str(file))
 
 
-@command.command("sign", cls=Command, examples=("tilewright index sign site --key index.key --days 14",))
+@command.command("publish", cls=Command, examples=("tilewright index publish site --key index.key",))
 @click.argument("folder", type=_FOLDER)
 @click.option("--key", type=FILE, required=True, help="Sign with this index key.")
+@click.option("--days", type=_DAYS, default=90.0, show_default=True, help="Expire after this many days.")
+@add_json_option
+def publish(folder: Path, key: Path, days: float, as_json: bool) -> None:
+    """Add all built kernels of the store to an index.
+
+    Kernels that FOLDER has already are not read again. `tilewright index sign` makes the result
+    visible to clients.
+    """
+    from tilewright.building.index.keys import read_private_key
+    from tilewright.building.index.publish import publish_kernels
+    from tilewright.building.store.local import Store
+
+    with report_progress(as_json=as_json):
+        done = publish_kernels(folder, Store(), read_private_key(key), days)
+    if as_json:
+        print_json(asdict(done))
+        return
+    print_facts(
+        [
+            ("index", f"{folder}, snapshot {done.version}, for {days:g} days"),
+            ("kernels", f"{done.keys:,}, {done.added:,} of them new ({format_size(done.bytes)})"),
+            ("bins", f"{done.bins:,}, {done.signed:,} of them signed"),
+        ]
+    )
+
+
+@command.command("sign", cls=Command, examples=("tilewright index sign site --key timestamp.key --days 14",))
+@click.argument("folder", type=_FOLDER)
+@click.option("--key", type=FILE, required=True, help="Sign with this timestamp key.")
 @click.option("--days", type=_DAYS, default=14.0, show_default=True, help="Expire after this many days.")
 @add_json_option
 def sign(folder: Path, key: Path, days: float, as_json: bool) -> None:
-    """Sign an index as the next version.
+    """Sign the newest snapshot of an index: clients use it from now on.
 
     Clients do not use it after it has expired, so sign it regularly, also if it has not changed.
     """
-    from tilewright.building.index.publish import sign_index
-    from tilewright.building.index.signing import read_private_key
+    from tilewright.building.index.keys import read_private_key
+    from tilewright.building.index.publish import sign_timestamp
 
-    signed = sign_index(folder, read_private_key(key), days)
+    signed = sign_timestamp(folder, read_private_key(key), days)
     if as_json:
-        print_json({"version": signed.version, "keys": signed.table.count, "expires": signed.expires})
+        print_json({"version": signed.version, "snapshot": signed.snapshot, "expires": signed.expires.isoformat()})
     else:
-        click.echo(f"version {signed.version} with {format_count(signed.table.count, 'kernel')}, for {days:g} days")
+        click.echo(f"version {signed.version} with snapshot {signed.snapshot}, for {days:g} days")
 
 
-@command.command("verify", cls=Command, examples=("tilewright index verify site --pin ed25519:… --blobs",))
+@command.command(
+    "verify", cls=Command, examples=("tilewright index verify site --root site/metadata/1.root.json --blobs",)
+)
 @click.argument("folder", type=_FOLDER)
-@click.option("--pin", required=True, metavar="KEY", help="The public root key that users pin.")
+@click.option("--root", type=FILE, required=True, help="The root metadata that users pin.")
 @click.option("--blobs", is_flag=True, help="Hash every kernel, too.")
 @add_json_option
 @click.pass_context
-def verify(ctx: click.Context, folder: Path, pin: str, blobs: bool, as_json: bool) -> None:
+def verify(ctx: click.Context, folder: Path, root: Path, blobs: bool, as_json: bool) -> None:
     """Verify an index as clients do.
 
-    The exit code is 1 if a shard or a kernel is damaged, and 2 if no client would use the index.
+    The exit code is 1 if a bin or a kernel is damaged, and 2 if no client would use the index.
     """
     from tilewright.building.index.publish import verify_folder
-    from tilewright.building.index.signing import parse_pins
 
     with report_progress(as_json=as_json):
-        index, problems = verify_folder(folder, parse_pins(pin), blobs=blobs)
+        verified = verify_folder(folder, root.read_bytes(), blobs=blobs)
+    problems = verified.problems
     if as_json:
-        print_json({"version": index.version, "keys": index.table.count, "problems": problems})
+        print_json(asdict(verified))
     else:
         for problem in problems:
             click.echo(problem)
         mark = mark_bad(format_count(len(problems), "problem")) if problems else mark_good("good:")
-        click.echo(f"{mark} version {index.version} with {format_count(index.table.count, 'kernel')}")
+        click.echo(f"{mark} snapshot {verified.version} with {format_count(verified.keys, 'kernel')}")
     ctx.exit(1 if problems else 0)
 
 

@@ -1,212 +1,363 @@
-"""Make an index from a store: blobs, shards, the list of keys, and the signed index. Files are only added.
+"""Make an index from a store: blobs, and the metadata of The Update Framework that lists them.
 
-The folder is what a static host serves. Blobs and shards never change; `index.json` and `keys.json` do, and are written
-last, so that a copy of the folder at any moment is complete.
+The folder is what a static host serves. Files are only added, and never change, except for `timestamp.json`: it is
+written last, so that a copy of the folder at any moment is complete.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+from securesystemslib.signer import CryptoSigner, Key
+from tuf.api.exceptions import RepositoryError
+from tuf.api.metadata import (
+    Delegations,
+    Metadata,
+    MetaFile,
+    Root,
+    Snapshot,
+    SuccinctRoles,
+    TargetFile,
+    Targets,
+    Timestamp,
+)
 
 from tilewright.base.atomic_write import write_atomically
-from tilewright.base.digest import to_canonical_json
-from tilewright.base.documents import parse_json, read_bytes
+from tilewright.base.documents import convert_read_errors, read_bytes
 from tilewright.base.errors import InvalidBlobError, InvalidValueError, StoreError
 from tilewright.base.events import report_task
-from tilewright.building.index.remote_index import BLOBS, SHARDS
-from tilewright.building.index.shards import (
-    BlobRecord,
-    ShardTable,
-    check_shard,
-    hash_bytes,
-    list_records,
-    make_shards,
-    read_table,
-)
-from tilewright.building.index.signing import PrivateKey, check_public_key, parse_signed, read_signed, sign_payload
-from tilewright.building.index.trust import (
-    FORMAT,
-    INDEX,
-    INDEX_FILE,
-    KEYS,
-    KEYS_FILE,
-    MOST_INDEX_BYTES,
-    MOST_KEYS_BYTES,
-    Known,
+from tilewright.building.index.keys import format_public_key
+from tilewright.building.index.transport import AbsentError
+from tilewright.building.index.trusted import (
+    BLOBS,
+    MAX_METADATA_BYTES,
+    METADATA,
+    TIMESTAMP_FILE,
     TrustedIndex,
-    verify_index,
-    verify_keys,
+    get_blob_path,
 )
 from tilewright.building.store.artifact import Artifact
 from tilewright.building.store.local import Store
 from tilewright.building.store.remote import MAX_BLOB_BYTES, pack_entry, unpack_entry
 
-# The unsigned table of shards, between `build` and `sign`. It is not served.
-_DRAFT = ".draft.json"
+S = TypeVar("S", Root, Timestamp, Snapshot, Targets)
+
+_BIN = "bin"
+# Bytes of a kernel's entry in a bin and of a bin's entry in the snapshot, as python-tuf writes them.
+_ENTRY_BYTES, _ROW_BYTES = 143, 132
+# A client downloads the snapshot and one bin for each kernel: the sum is smallest for this number of kernels.
+_KERNELS_OF_CLIENT = 8
+_MOST_BITS = 14
+# The snapshot pins each bin by its digest and expires soon, so the bin's own expiry, which the format requires, is far.
+_BIN_DAYS = 3650.0
+_HASHES = ["sha256"]
 
 
 @dataclass(frozen=True)
-class BuiltIndex:
-    """The result of `build_index`."""
+class PublishedIndex:
+    """The result of `publish_kernels`."""
 
+    version: int
     keys: int
     added: int
-    shards: int
     bytes: int  # of the added blobs
+    bins: int
+    signed: int  # bins that were signed anew
 
 
-def build_index(folder: Path, store: Store) -> BuiltIndex:
-    """Add all built kernels of a store to the folder of an index. Kernels that it has are not read again."""
-    records = {record.key: record for record in read_records(folder)}
-    added = size = 0
+@dataclass(frozen=True)
+class SignedTimestamp:
+    """The result of `sign_timestamp`."""
+
+    version: int
+    snapshot: int
+    expires: datetime
+
+
+@dataclass(frozen=True)
+class VerifiedIndex:
+    """The result of `verify_folder`: the version of the snapshot, the number of keys, and what is damaged."""
+
+    version: int
+    keys: int
+    problems: Sequence[str]
+
+
+def write_root(
+    folder: Path, roots: Sequence[Key], index: Sequence[Key], timestamp: Sequence[Key], threshold: int,
+    signers: Sequence[CryptoSigner], days: float,
+) -> Path:  # fmt: skip
+    """Add a version of the root metadata: the first, or a rotation of keys. Returns its file.
+
+    `threshold` of `roots` must sign it, and as many of the version before as that requires.
+    """
+    _refuse_earlier_format(folder)
+    before = _read_newest(folder, Root)
+    root = Root(1 if before is None else before.version + 1, expires=_compute_expiry(days))
+    for role, keys in ((Root, roots), (Targets, index), (Snapshot, index), (Timestamp, timestamp)):
+        for key in keys:
+            root.add_key(key, role.type)
+    root.roles[Root.type].threshold = threshold
+    metadata = Metadata(root)
+    for signer in signers:
+        metadata.sign(signer, append=True)
+    result = root.get_root_verification_result(before, metadata.signed_bytes, metadata.signatures)
+    for keys_of, part in ((f"version {root.version - 1}", result.first), (f"version {root.version}", result.second)):
+        if not part:
+            raise StoreError(
+                f"the root keys of {keys_of} must sign with a threshold of {part.threshold}, and {len(part.signed)} "
+                "did: add --root-key"
+            )
+    path = folder / METADATA / f"{root.version}.root.json"
+    _write(path, metadata.to_bytes())
+    return path
+
+
+def publish_kernels(folder: Path, store: Store, signer: CryptoSigner, days: float) -> PublishedIndex:
+    """Add all built kernels of a store to the index, as a new snapshot. Kernels that it has are not read again."""
+    _refuse_earlier_format(folder)
+    known = {path for targets in _read_bins(folder) for path in targets.targets}
+    new = []
     entries = [entry for entry in store.list_entries() if isinstance(entry.content, Artifact)]
     with report_task("adding kernels", len(entries)) as advance:
         for entry in entries:
-            if entry.key not in records and isinstance(entry.content, Artifact) and "kernel" in entry.content.facts:
+            path = get_blob_path(entry.key)
+            if path not in known and isinstance(entry.content, Artifact) and "kernel" in entry.content.facts:
                 blob = pack_entry(entry.content)
                 if len(blob) <= MAX_BLOB_BYTES:
-                    _write(folder / BLOBS / entry.key[:2] / entry.key, blob)
-                    records[entry.key] = BlobRecord(entry.key, len(blob), hash_bytes(blob))
-                    added, size = added + 1, size + len(blob)
+                    new.append(write_blob(folder, path, blob))
             advance(entry.name)
-    shards = write_table(folder, list(records.values()))
-    return BuiltIndex(len(records), added, shards, size)
+    return publish_targets(folder, len(known), new, signer, days)
 
 
-def write_table(folder: Path, records: Sequence[BlobRecord]) -> int:
-    """Write the shards of records and the table for `sign_index`. Returns the number of shards."""
-    table, shards = make_shards(records)
-    for digest, body in shards.items():
-        path = folder / SHARDS / digest[:2] / digest
-        if not path.exists():
-            _write(path, body)
-    _write(folder / _DRAFT, to_canonical_json({"bits": table.bits, "shards": table.to_text()}).encode())
-    return len(shards)
+def write_blob(folder: Path, path: str, blob: bytes) -> TargetFile:
+    """Write a blob to the folder of an index, and return its entry."""
+    target = TargetFile.from_data(path, blob, _HASHES)
+    _write(folder / BLOBS / target.get_prefixed_paths()[0], blob)
+    return target
 
 
-def read_records(folder: Path) -> Iterator[BlobRecord]:
-    """Yield the records of the last `build_index`."""
-    if not (folder / _DRAFT).exists():
-        return
-    for row in _read_draft(folder):
-        if row.count:
-            yield from list_records(check_shard((folder / SHARDS / row.digest[:2] / row.digest).read_bytes(), row))
+def publish_targets(
+    folder: Path, known: int, new: Sequence[TargetFile], signer: CryptoSigner, days: float
+) -> PublishedIndex:
+    """Sign new entries, in addition to the `known` that the index has, as a new snapshot."""
+    root = _require_root(folder)
+    _require_key(root, Targets.type, signer)
+    snapshot, targets = _read_newest(folder, Snapshot), _read_newest(folder, Targets)
+    old = None if targets is None else _get_roles(targets)
+    bits = max(_choose_bits(known + len(new)), 1 if old is None else old.bit_length)
+    roles = SuccinctRoles([signer.public_key.keyid], 1, bits, _BIN)
+    expires, bin_expires = _compute_expiry(days), _compute_expiry(_BIN_DAYS)
+    # Roles stay listed when bins are split, since clients refuse a snapshot that lacks a role of the one before.
+    meta = {} if snapshot is None else dict(snapshot.meta)
+    signed = 0
+    for name, content, changed in _split_bins(folder, old, roles, new):
+        before = meta.get(f"{name}.json")
+        if not changed and content.expires > expires:
+            continue
+        bin_targets = Targets(1 if before is None else before.version + 1, None, bin_expires, content.targets)
+        meta[f"{name}.json"] = _sign(folder, name, bin_targets, signer)
+        signed += 1
+    delegations = Delegations({signer.public_key.keyid: signer.public_key}, succinct_roles=roles)
+    version = 1 if targets is None else targets.version + 1
+    top = Targets(version, expires=expires, delegations=delegations)
+    meta["targets.json"] = _sign(folder, Targets.type, top, signer)
+    version = 1 if snapshot is None else snapshot.version + 1
+    _sign(folder, Snapshot.type, Snapshot(version, expires=expires, meta=meta), signer)
+    size = sum(target.length for target in new)
+    return PublishedIndex(version, known + len(new), len(new), size, roles.number_of_bins, signed)
 
 
-def write_keys(
-    folder: Path, name: str, roots: Sequence[str], index: Sequence[str], threshold: int, signers: Sequence[PrivateKey],
-    days: float,
-) -> int:  # fmt: skip
-    """Add a version to the list of keys: the first, or a rotation. Returns its number.
+def sign_timestamp(folder: Path, signer: CryptoSigner, days: float) -> SignedTimestamp:
+    """Sign the newest snapshot: clients use it from now on, for a number of days."""
+    root = _require_root(folder)
+    _require_key(root, Timestamp.type, signer)
+    versions = _list_versions(folder, Snapshot.type)
+    if not versions:
+        raise StoreError(f"{folder} has no snapshot. Run `tilewright index publish` first.")
+    raw = read_bytes(folder / METADATA / f"{versions[-1]}.snapshot.json", MAX_METADATA_BYTES)
+    snapshot = Metadata[Snapshot].from_bytes(raw)
+    try:
+        root.verify_delegate(Snapshot.type, snapshot.signed_bytes, snapshot.signatures)
+    except RepositoryError as error:
+        raise StoreError(
+            f"the snapshot of {folder} is not signed by an index key of its root. Run `tilewright index publish`."
+        ) from error
+    path = folder / METADATA / TIMESTAMP_FILE
+    version = Metadata[Timestamp].from_bytes(path.read_bytes()).signed.version + 1 if path.exists() else 1
+    meta = MetaFile.from_data(versions[-1], raw, _HASHES)
+    timestamp = Metadata(Timestamp(version, expires=_compute_expiry(days), snapshot_meta=meta))
+    timestamp.sign(signer)
+    _write(path, timestamp.to_bytes())
+    return SignedTimestamp(version, versions[-1], timestamp.signed.expires)
 
-    A rotation must be signed by the root keys of the version before, and by the new ones.
+
+@dataclass(frozen=True)
+class _FolderTransport:
+    """The folder as a host, so that `verify_folder` decides as clients do."""
+
+    folder: Path
+
+    def get(self, name: str, most: int, *, exact: bool = False) -> bytes:  # noqa: ARG002  (digests are compared)
+        if not (self.folder / name).exists():
+            raise AbsentError(f"{self.folder / name} does not exist")
+        return read_bytes(self.folder / name, most)
+
+
+def verify_folder(folder: Path, root: bytes, *, blobs: bool) -> VerifiedIndex:
+    """Verify an index as a client does, with all bins, and with `blobs` every blob.
+
+    Raises `RemoteError` if no client would use it.
     """
-    path = folder / KEYS_FILE
-    documents = []
-    if path.exists():
-        documents = [read_signed(each) for each in parse_json(read_bytes(path, MOST_KEYS_BYTES))["documents"]]
-    facts = {
-        "format": FORMAT,
-        "role": KEYS,
-        "name": name,
-        "version": len(documents) + 1,
-        "expires": _compute_expiry(days),
-        "roots": [check_public_key(key) for key in roots],
-        "threshold": threshold,
-        "index": [check_public_key(key) for key in index],
-    }
-    documents.append(sign_payload(KEYS, facts, signers))
-    raw = to_canonical_json({"documents": [document.to_json() for document in documents]}).encode()
-    first = read_signed(parse_json(raw)["documents"][0])
-    verify_keys(raw, tuple(first.signatures), Known())  # clients would refuse what is refused here
-    _write(path, raw)
-    return len(documents)
-
-
-def sign_index(folder: Path, key: PrivateKey, days: float) -> TrustedIndex:
-    """Sign the table of the last `build_index` as the next version of the index."""
-    keys_raw = _read_document(folder / KEYS_FILE, MOST_KEYS_BYTES)
-    first = read_signed(parse_json(keys_raw)["documents"][0])
-    keys = verify_keys(keys_raw, tuple(first.signatures), Known())
-    if key.public not in keys.index:
-        raise StoreError(f"the key {key.public[:16]}… is not an index key of {folder / KEYS_FILE}: use `index trust`")
-    table = _read_draft(folder)
-    facts = {
-        "format": FORMAT,
-        "role": INDEX,
-        "name": keys.name,
-        "version": _read_version(folder) + 1,
-        "expires": _compute_expiry(days),
-        "bits": table.bits,
-        "keys": table.count,
-        "shards": table.to_text(),
-    }
-    raw = to_canonical_json(sign_payload(INDEX, facts, [key]).to_json()).encode()
-    index = verify_index(raw, keys, Known())
-    _write(folder / INDEX_FILE, raw)
-    return index
-
-
-def verify_folder(folder: Path, pins: Sequence[str], *, blobs: bool) -> tuple[TrustedIndex, list[str]]:
-    """Verify an index as a client does, with all shards, and with `blobs` every blob. Returns the problems found."""
-    keys = verify_keys(_read_document(folder / KEYS_FILE, MOST_KEYS_BYTES), pins, Known())
-    index = verify_index(_read_document(folder / INDEX_FILE, MOST_INDEX_BYTES), keys, Known())
-    problems = []
-    with report_task("verifying", index.table.count) as advance:
-        for row in index.table:
-            if not row.count:
-                continue
-            path = folder / SHARDS / row.digest[:2] / row.digest
+    _refuse_earlier_format(folder)
+    with tempfile.TemporaryDirectory() as copy:
+        TrustedIndex(root, Path(copy), _FolderTransport(folder), 0.0).find([])
+        snapshot = Metadata[Snapshot].from_file(f"{copy}/snapshot.json").signed
+        targets = Metadata[Targets].from_file(f"{copy}/targets.json").signed
+    problems, count = [], 0
+    roles = _get_roles(targets)
+    with report_task("verifying", roles.number_of_bins) as advance:
+        for name in roles.get_roles():
+            advance(name)
+            path = _get_path(folder, name, snapshot)
             try:
-                shard = check_shard(path.read_bytes(), row)
-            except (OSError, InvalidBlobError) as error:
+                content = _read_bin(folder, name, snapshot)
+                targets.verify_delegate(name, content.signed_bytes, content.signatures)
+            except (OSError, RepositoryError) as error:
                 problems.append(f"{path}: {error}")
                 continue
-            for record in list_records(shard):
-                advance(record.key)
-                if blobs and (what := _find_blob_problem(folder, record)):
-                    problems.append(what)
-    return index, problems
+            count += len(content.signed.targets)
+            if blobs:
+                found = (_find_blob_problem(folder, target) for target in content.signed.targets.values())
+                problems += [problem for problem in found if problem]
+    return VerifiedIndex(snapshot.version, count, problems)
 
 
-def _find_blob_problem(folder: Path, record: BlobRecord) -> str:
-    path = folder / BLOBS / record.key[:2] / record.key
+def _find_blob_problem(folder: Path, target: TargetFile) -> str:
+    path = folder / BLOBS / target.get_prefixed_paths()[0]
     try:
         blob = path.read_bytes()
-        if hash_bytes(blob) != record.digest:
-            return f"{path}: it does not have the digest that the index lists"
-        unpack_entry(blob, record.key)
-    except (OSError, InvalidBlobError) as error:
+        target.verify_length_and_hashes(blob)
+        unpack_entry(blob, Path(target.path).name)
+    except (OSError, RepositoryError, InvalidBlobError) as error:
         return f"{path}: {error}"
     return ""
 
 
-def _read_draft(folder: Path) -> ShardTable:
-    facts: Any = parse_json(_read_document(folder / _DRAFT, MOST_INDEX_BYTES))
-    return read_table(facts["bits"], facts["shards"])
+def _choose_bits(count: int) -> int:
+    """Choose the number of bins, as a power of two, for a number of keys."""
+    bins = math.sqrt(max(count, 1) * _KERNELS_OF_CLIENT * _ENTRY_BYTES / _ROW_BYTES)
+    return min(max(round(math.log2(bins)), 1), _MOST_BITS)
 
 
-def _read_version(folder: Path) -> int:
-    """The version of the signed index; 0 if there is none."""
-    if not (folder / INDEX_FILE).exists():
-        return 0
-    return int(parse_json(parse_signed(read_bytes(folder / INDEX_FILE, MOST_INDEX_BYTES)).payload)["version"])
+def _split_bins(
+    folder: Path, old: SuccinctRoles | None, roles: SuccinctRoles, new: Sequence[TargetFile]
+) -> Iterator[tuple[str, Targets, bool]]:
+    """Yield name and content of each bin, and whether it must be signed. Only one earlier bin is in memory.
+
+    The bin of a path has the leading bits of its digest as its number, so an earlier bin has all paths of those that
+    it is split into.
+    """
+    added = _group(roles, new)
+    snapshot = _read_newest(folder, Snapshot)
+    old_names = [""] if old is None else list(old.get_roles())
+    names = list(roles.get_roles())
+    each = len(names) // len(old_names)
+    for number, old_name in enumerate(old_names):
+        before = Targets() if snapshot is None else _read_bin(folder, old_name, snapshot).signed
+        parts = _group(roles, before.targets.values())
+        for name in names[number * each : (number + 1) * each]:
+            before.targets = parts.get(name, {}) | added.get(name, {})
+            yield name, before, old != roles or name in added
 
 
-def _read_document(path: Path, most: int) -> bytes:
-    if not path.exists():
-        raise StoreError(f"{path} does not exist. Run `tilewright index build` and `tilewright index trust` first.")
-    return read_bytes(path, most)
+def _group(roles: SuccinctRoles, targets: Iterable[TargetFile]) -> dict[str, dict[str, TargetFile]]:
+    groups: dict[str, dict[str, TargetFile]] = {}
+    for target in targets:
+        groups.setdefault(roles.get_role_for_target(target.path), {})[target.path] = target
+    return groups
 
 
-def _compute_expiry(days: float) -> int:
+def _read_bins(folder: Path) -> Iterator[Targets]:
+    """Yield the bins of the newest snapshot."""
+    snapshot, targets = _read_newest(folder, Snapshot), _read_newest(folder, Targets)
+    if snapshot is not None and targets is not None:
+        for name in _get_roles(targets).get_roles():
+            yield _read_bin(folder, name, snapshot).signed
+
+
+def _read_bin(folder: Path, name: str, snapshot: Snapshot) -> Metadata[Targets]:
+    raw = read_bytes(_get_path(folder, name, snapshot), MAX_METADATA_BYTES)
+    snapshot.meta[f"{name}.json"].verify_length_and_hashes(raw)
+    return Metadata[Targets].from_bytes(raw)
+
+
+def _get_path(folder: Path, name: str, snapshot: Snapshot) -> Path:
+    return folder / METADATA / f"{snapshot.meta[f'{name}.json'].version}.{name}.json"
+
+
+def _get_roles(targets: Targets) -> SuccinctRoles:
+    if targets.delegations is None or targets.delegations.succinct_roles is None:
+        raise StoreError("targets.json does not delegate to bins: it was not made by `tilewright index publish`")
+    return targets.delegations.succinct_roles
+
+
+def _list_versions(folder: Path, role: str) -> list[int]:
+    return sorted(int(path.name.partition(".")[0]) for path in (folder / METADATA).glob(f"[0-9]*.{role}.json"))
+
+
+def _read_newest(folder: Path, kind: type[S]) -> S | None:
+    versions = _list_versions(folder, kind.type)
+    if not versions:
+        return None
+    path = folder / METADATA / f"{versions[-1]}.{kind.type}.json"
+    with convert_read_errors(path):
+        return Metadata[S].from_bytes(path.read_bytes()).signed
+
+
+def _require_root(folder: Path) -> Root:
+    _refuse_earlier_format(folder)
+    root = _read_newest(folder, Root)
+    if root is None:
+        raise StoreError(f"{folder} has no root metadata. Run `tilewright index trust` first.")
+    return root
+
+
+def _require_key(root: Root, role: str, signer: CryptoSigner) -> None:
+    if signer.public_key.keyid not in root.roles[role].keyids:
+        raise StoreError(
+            f"the key {format_public_key(signer.public_key)} is not one of the role {role!r} in version "
+            f"{root.version} of the root. Use one of those, or add it with `tilewright index trust`."
+        )
+
+
+def _refuse_earlier_format(folder: Path) -> None:
+    if (folder / "keys.json").exists() or (folder / "index.json").exists():
+        raise StoreError(
+            f"{folder} has an index in an earlier format, which is not used any more. Publish it again in a new "
+            "folder: `tilewright index trust`, then `tilewright index publish`."
+        )
+
+
+def _compute_expiry(days: float) -> datetime:
     if not 0 < days <= 3650:
         raise InvalidValueError(f"{days:g} days cannot be the life of a document: it must be above 0 and at most 3650")
-    return int(time.time() + days * 86400)
+    return datetime.now(UTC) + timedelta(days=days)
+
+
+def _sign(folder: Path, name: str, content: S, signer: CryptoSigner) -> MetaFile:
+    """Sign and write one version of a role's metadata."""
+    metadata = Metadata[S](content)
+    metadata.sign(signer)
+    raw = metadata.to_bytes()
+    _write(folder / METADATA / f"{content.version}.{name}.json", raw)
+    return MetaFile.from_data(content.version, raw, _HASHES)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -15,14 +15,13 @@ from tilewright.base.errors import RemoteError, StoreError
 from tilewright.base.extras import require_packages
 from tilewright.base.knobs import REMOTE
 from tilewright.building.index.transport import (
+    ABSENT,
     RETRIED,
     SOCKET_TIMEOUT_S,
     AbsentError,
-    Answer,
     BusyError,
     PartialFile,
     RetryingFetcher,
-    clean_etag,
     describe_failure,
 )
 
@@ -34,7 +33,6 @@ S3 = "s3"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # Characters of keys that need no escaping, according to AWS, without those that are rarely meant.
 _PREFIX = re.compile(r"(?:[A-Za-z0-9!_.*'()-]+/)*")
-_NOT_MODIFIED, _FORBIDDEN, _NOT_FOUND = 304, 403, 404
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class S3Fetcher(RetryingFetcher):
         if self._client is not None:  # it is kept, as a new one takes half a second; it connects again when it is used
             self._client.close()
 
-    def _try_get(self, file: PartialFile, etag: str, deadline: float) -> Answer:
+    def _try_get(self, file: PartialFile, deadline: float) -> bytes:
         from botocore.exceptions import (  # noqa: PLC0415  (part of an extra)
             BotoCoreError,
             ClientError,
@@ -84,8 +82,6 @@ class S3Fetcher(RetryingFetcher):
             raise RemoteError(f"{file.name}: no answer within the time limit")
         start = file.start
         asked: dict[str, str] = {"Bucket": self.address.bucket, "Key": f"{self.address.prefix}{file.name}"}
-        if etag:
-            asked["IfNoneMatch"] = etag
         if start:
             asked["Range"] = f"bytes={start}-"
         self.requests += 1
@@ -96,13 +92,13 @@ class S3Fetcher(RetryingFetcher):
             with closing(answer["Body"]) as body:
                 self._read_object(file, answer, body, start, deadline)
         except ClientError as error:
-            return self._explain_refusal(file, etag, error.response)
+            raise self._explain_refusal(file, error.response) from error
         except (NoCredentialsError, CredentialRetrievalError, NoRegionError) as error:
             advice = "set them up as for the AWS CLI, or use the https:// address of a public bucket"
             raise RemoteError(f"{file.name}: {error}; {advice}") from error
         except BotoCoreError as error:  # the network, or a body that is cut off
             raise BusyError(describe_failure(error)) from error
-        return Answer(file.finish(), clean_etag(str(answer.get("ETag", ""))))
+        return file.finish()
 
     def _read_object(
         self, file: PartialFile, answer: Mapping[str, Any], body: Any, start: int, deadline: float
@@ -117,18 +113,14 @@ class S3Fetcher(RetryingFetcher):
         file.begin(start if partial else 0, answer.get("ContentLength"))
         self._add_pieces(file, body.read, deadline)
 
-    def _explain_refusal(self, file: PartialFile, etag: str, response: Mapping[str, Any]) -> Answer:
-        """The answer for an object that has not changed; an error for any other refusal."""
+    def _explain_refusal(self, file: PartialFile, response: Mapping[str, Any]) -> Exception:
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         code = str(response.get("Error", {}).get("Code", ""))[:80]
-        if status == _NOT_MODIFIED and etag:
-            return Answer(None, etag)
         if status in RETRIED:
-            raise BusyError(f"the server answers {status} ({code})")
-        if status == _NOT_FOUND:
-            raise AbsentError(f"{file.name}: the bucket does not have it ({code})")
-        more = ": the credentials may not read it, or it does not exist" if status == _FORBIDDEN else ""
-        raise RemoteError(f"{file.name}: the server answers {status} ({code}){more}")
+            return BusyError(f"the server answers {status} ({code})")
+        if status in ABSENT:
+            return AbsentError(f"{file.name}: the bucket does not have it, or the credentials may not read it ({code})")
+        return RemoteError(f"{file.name}: the server answers {status} ({code})")
 
 
 def _make_client() -> Any:

@@ -27,7 +27,9 @@ SOCKET_TIMEOUT_S = 5.0
 _ATTEMPTS, _FIRST_PAUSE_S = 3, 0.1
 _PIECE = 2**16
 RETRIED = frozenset({429, 500, 502, 503, 504})
-_OK, _PARTIAL, _NOT_MODIFIED, _NOT_FOUND = 200, 206, 304, 404
+_OK, _PARTIAL = 200, 206
+# Buckets answer 403 for a file that they do not have if the caller may not list them.
+ABSENT = frozenset({403, 404})
 _LONGEST_TEXT = 120
 
 
@@ -43,14 +45,6 @@ class Address:
     def __str__(self) -> str:
         name = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{name}{'' if self.port is None else f':{self.port}'}{self.path}"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The body of a file, None if it has not changed, and its ETag."""
-
-    body: bytes | None
-    etag: str = ""
 
 
 class AbsentError(RemoteError):
@@ -117,11 +111,11 @@ class RetryingFetcher:
     # The errors after which a request is made again.
     retried: ClassVar[tuple[type[Exception], ...]] = (OSError, BusyError)
 
-    def get(self, name: str, most: int, *, exact: bool = False, etag: str = "", limit_s: float = 30.0) -> Answer:
+    def get(self, name: str, most: int, *, exact: bool = False, limit_s: float = 30.0) -> bytes:
         """Get a file of at most `most` bytes, or exactly as many, within a time limit. Raises `RemoteError`.
 
-        With `etag`, the body is None if the file has not changed. If the connection breaks, only the rest of a file of
-        known size is requested; attempts that received much do not count.
+        If the connection breaks, only the rest of a file of known size is requested; attempts that received much do
+        not count.
         """
         deadline = time.monotonic() + limit_s
         file, attempt = PartialFile(name, most, exact), 0
@@ -129,7 +123,7 @@ class RetryingFetcher:
             while True:
                 before = file.start
                 try:
-                    return self._try_get(file, etag, deadline)
+                    return self._try_get(file, deadline)
                 except self.retried as error:
                     self.close()
                     attempt = 0 if file.start - before >= _PIECE else attempt + 1
@@ -145,7 +139,7 @@ class RetryingFetcher:
         """Close the connection. May be called from any thread, and ends a request that runs."""
         raise NotImplementedError
 
-    def _try_get(self, file: PartialFile, etag: str, deadline: float) -> Answer:
+    def _try_get(self, file: PartialFile, deadline: float) -> bytes:
         """Make one request."""
         raise NotImplementedError
 
@@ -194,7 +188,7 @@ class Fetcher(RetryingFetcher):
         if connection is not None:
             connection.close()
 
-    def _try_get(self, file: PartialFile, etag: str, deadline: float) -> Answer:
+    def _try_get(self, file: PartialFile, deadline: float) -> bytes:
         name, start = file.name, file.start
         left = deadline - time.monotonic()
         if left <= 0:
@@ -207,19 +201,12 @@ class Fetcher(RetryingFetcher):
             connection.sock.settimeout(connection.timeout)
         # Bodies are read as they are: a compressed one could expand to any size.
         headers = {"Accept-Encoding": "identity", "User-Agent": _get_user_agent()}
-        if etag:
-            headers["If-None-Match"] = etag
         if start:
             headers["Range"] = f"bytes={start}-"
         self.requests += 1
         connection.request("GET", f"{self.address.path}{name}", headers=headers)
         response = connection.getresponse()
         self._check_status(response, file)
-        if response.status == _NOT_MODIFIED:
-            response.close()
-            if not etag:
-                raise RemoteError(f"{name}: the host answers 304 to a request without a condition")
-            return Answer(None, etag)
         announced = response.length
         file.begin(start if response.status == _PARTIAL else 0, announced)
         before = len(file.content)
@@ -229,22 +216,22 @@ class Fetcher(RetryingFetcher):
             raise http.client.IncompleteRead(b"", announced - received)
         body = file.finish()
         response.close()  # the connection stays open for the next request
-        return Answer(body, clean_etag(response.getheader("ETag") or ""))
+        return body
 
     def _check_status(self, response: http.client.HTTPResponse, file: PartialFile) -> None:
         status, name = response.status, file.name
         if status in RETRIED:
             raise BusyError(f"the host answers {status}")
-        if status == _NOT_FOUND:
-            raise AbsentError(f"{name}: the host does not have it (404)")
-        if 300 <= status < 400 and status != _NOT_MODIFIED:
+        if status in ABSENT:
+            raise AbsentError(f"{name}: the host does not have it ({status})")
+        if 300 <= status < 400:
             target = (response.getheader("Location") or "")[:_LONGEST_TEXT]
             raise RemoteError(f"{name}: the host redirects to {target!r}, and redirects are not followed")
         if status == _PARTIAL and file.start:
             told = (response.getheader("Content-Range") or "")[:_LONGEST_TEXT]
             if told != f"bytes {file.start}-{file.most - 1}/{file.most}":
                 raise RemoteError(f"{name}: the host sends the range {told!r}, which was not asked for")
-        elif status not in (_OK, _NOT_MODIFIED):
+        elif status != _OK:
             raise RemoteError(f"{name}: the host answers {status}")
         coding = (response.getheader("Content-Encoding") or "identity")[:_LONGEST_TEXT]
         if coding != "identity":
@@ -257,11 +244,6 @@ class Fetcher(RetryingFetcher):
         return http.client.HTTPSConnection(
             self.address.host, self.address.port, timeout=SOCKET_TIMEOUT_S, context=context
         )
-
-
-def clean_etag(text: str) -> str:
-    """An ETag that can be sent back; empty for one that cannot."""
-    return text if text.isascii() and text.isprintable() and len(text) < _LONGEST_TEXT else ""
 
 
 def describe_failure(error: Exception) -> str:
