@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from securesystemslib.signer import CryptoSigner, Key
 from tuf.api.exceptions import RepositoryError
@@ -29,14 +29,13 @@ from tuf.api.metadata import (
 )
 
 from tilewright.base.atomic_write import write_atomically
-from tilewright.base.documents import convert_read_errors, read_bytes
+from tilewright.base.documents import read_bytes
 from tilewright.base.errors import InvalidBlobError, InvalidValueError, StoreError
-from tilewright.base.events import report_task
+from tilewright.base.events import Notice, emit, report_task
 from tilewright.building.index.keys import format_public_key
 from tilewright.building.index.transport import AbsentError
 from tilewright.building.index.trusted import (
     BLOBS,
-    MAX_METADATA_BYTES,
     METADATA,
     TIMESTAMP_FILE,
     TrustedIndex,
@@ -51,9 +50,10 @@ S = TypeVar("S", Root, Timestamp, Snapshot, Targets)
 _BIN = "bin"
 # Bytes of a kernel's entry in a bin and of a bin's entry in the snapshot, as python-tuf writes them.
 _ENTRY_BYTES, _ROW_BYTES = 143, 132
-# A client downloads the snapshot and one bin for each kernel: the sum is smallest for this number of kernels.
-_KERNELS_OF_CLIENT = 8
-_MOST_BITS = 14
+# A client downloads a snapshot, and a bin for each kernel. The sum is smallest for clients that need so many kernels
+# from one snapshot: those that find 30 in a month, with a new snapshot each week.
+_KERNELS_OF_SNAPSHOT = 4
+_LEAST_BITS, _MOST_BITS = 3, 14
 # The snapshot pins each bin by its digest and expires soon, so the bin's own expiry, which the format requires, is far.
 _BIN_DAYS = 3650.0
 _HASHES = ["sha256"]
@@ -108,11 +108,10 @@ def write_root(
     for signer in signers:
         metadata.sign(signer, append=True)
     result = root.get_root_verification_result(before, metadata.signed_bytes, metadata.signatures)
-    for keys_of, part in ((f"version {root.version - 1}", result.first), (f"version {root.version}", result.second)):
+    for version, part in ((root.version, result.second), (root.version - 1, result.first)):
         if not part:
             raise StoreError(
-                f"the root keys of {keys_of} must sign with a threshold of {part.threshold}, and {len(part.signed)} "
-                "did: add --root-key"
+                f"{part.threshold} root keys of version {version} must sign, and {len(part.signed)} did: add --root-key"
             )
     path = folder / METADATA / f"{root.version}.root.json"
     _write(path, metadata.to_bytes())
@@ -132,6 +131,9 @@ def publish_kernels(folder: Path, store: Store, signer: CryptoSigner, days: floa
                 blob = pack_entry(entry.content)
                 if len(blob) <= MAX_BLOB_BYTES:
                     new.append(write_blob(folder, path, blob))
+                else:
+                    what = f"{entry.key} has {len(blob):,} bytes, over {MAX_BLOB_BYTES:,}"
+                    emit(Notice(f"{what}: it is not added to the index"))
             advance(entry.name)
     return publish_targets(folder, len(known), new, signer, days)
 
@@ -149,9 +151,9 @@ def publish_targets(
     """Sign new entries, in addition to the `known` that the index has, as a new snapshot."""
     root = _require_root(folder)
     _require_key(root, Targets.type, signer)
-    snapshot, targets = _read_newest(folder, Snapshot), _read_newest(folder, Targets)
-    old = None if targets is None else _get_roles(targets)
-    bits = max(_choose_bits(known + len(new)), 1 if old is None else old.bit_length)
+    snapshot = _read_newest(folder, Snapshot)
+    old = None if snapshot is None else _read_roles(folder, snapshot)
+    bits = max(_choose_bits(known + len(new)), 0 if old is None else old.bit_length)
     roles = SuccinctRoles([signer.public_key.keyid], 1, bits, _BIN)
     expires, bin_expires = _compute_expiry(days), _compute_expiry(_BIN_DAYS)
     # Roles stay listed when bins are split, since clients refuse a snapshot that lacks a role of the one before.
@@ -165,10 +167,9 @@ def publish_targets(
         meta[f"{name}.json"] = _sign(folder, name, bin_targets, signer)
         signed += 1
     delegations = Delegations({signer.public_key.keyid: signer.public_key}, succinct_roles=roles)
-    version = 1 if targets is None else targets.version + 1
+    version = 1 if snapshot is None else snapshot.version + 1
     top = Targets(version, expires=expires, delegations=delegations)
     meta["targets.json"] = _sign(folder, Targets.type, top, signer)
-    version = 1 if snapshot is None else snapshot.version + 1
     _sign(folder, Snapshot.type, Snapshot(version, expires=expires, meta=meta), signer)
     size = sum(target.length for target in new)
     return PublishedIndex(version, known + len(new), len(new), size, roles.number_of_bins, signed)
@@ -178,24 +179,24 @@ def sign_timestamp(folder: Path, signer: CryptoSigner, days: float) -> SignedTim
     """Sign the newest snapshot: clients use it from now on, for a number of days."""
     root = _require_root(folder)
     _require_key(root, Timestamp.type, signer)
-    versions = _list_versions(folder, Snapshot.type)
-    if not versions:
+    path = _find_newest(folder, Snapshot.type)
+    if path is None:
         raise StoreError(f"{folder} has no snapshot. Run `tilewright index publish` first.")
-    raw = read_bytes(folder / METADATA / f"{versions[-1]}.snapshot.json", MAX_METADATA_BYTES)
-    snapshot = Metadata[Snapshot].from_bytes(raw)
+    snapshot: Metadata[Snapshot] = _load(path)
     try:
         root.verify_delegate(Snapshot.type, snapshot.signed_bytes, snapshot.signatures)
     except RepositoryError as error:
         raise StoreError(
-            f"the snapshot of {folder} is not signed by an index key of its root. Run `tilewright index publish`."
+            f"{path} is not signed by an index key of the newest root ({error}). Run `tilewright index publish`."
         ) from error
-    path = folder / METADATA / TIMESTAMP_FILE
-    version = Metadata[Timestamp].from_bytes(path.read_bytes()).signed.version + 1 if path.exists() else 1
-    meta = MetaFile.from_data(versions[-1], raw, _HASHES)
+    file = folder / METADATA / TIMESTAMP_FILE
+    before: Metadata[Timestamp] | None = _load(file) if file.exists() else None
+    version = 1 if before is None else before.signed.version + 1
+    meta = MetaFile.from_data(snapshot.signed.version, path.read_bytes(), _HASHES)
     timestamp = Metadata(Timestamp(version, expires=_compute_expiry(days), snapshot_meta=meta))
     timestamp.sign(signer)
-    _write(path, timestamp.to_bytes())
-    return SignedTimestamp(version, versions[-1], timestamp.signed.expires)
+    _write(file, timestamp.to_bytes())
+    return SignedTimestamp(version, snapshot.signed.version, timestamp.signed.expires)
 
 
 @dataclass(frozen=True)
@@ -216,21 +217,21 @@ def verify_folder(folder: Path, root: bytes, *, blobs: bool) -> VerifiedIndex:
     Raises `RemoteError` if no client would use it.
     """
     _refuse_earlier_format(folder)
-    with tempfile.TemporaryDirectory() as copy:
-        TrustedIndex(root, Path(copy), _FolderTransport(folder), 0.0).find([])
-        snapshot = Metadata[Snapshot].from_file(f"{copy}/snapshot.json").signed
-        targets = Metadata[Targets].from_file(f"{copy}/targets.json").signed
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name)
+        TrustedIndex(root, copy, _FolderTransport(folder), 0.0).find([])
+        snapshot: Snapshot = _load(copy / "snapshot.json").signed
+        targets: Targets = _load(copy / "targets.json").signed
     problems, count = [], 0
     roles = _get_roles(targets)
     with report_task("verifying", roles.number_of_bins) as advance:
         for name in roles.get_roles():
             advance(name)
-            path = _get_path(folder, name, snapshot)
             try:
-                content = _read_bin(folder, name, snapshot)
+                content = _read_targets(folder, name, snapshot)
                 targets.verify_delegate(name, content.signed_bytes, content.signatures)
-            except (OSError, RepositoryError) as error:
-                problems.append(f"{path}: {error}")
+            except (StoreError, RepositoryError) as error:
+                problems.append(str(error))
                 continue
             count += len(content.signed.targets)
             if blobs:
@@ -252,8 +253,8 @@ def _find_blob_problem(folder: Path, target: TargetFile) -> str:
 
 def _choose_bits(count: int) -> int:
     """Choose the number of bins, as a power of two, for a number of keys."""
-    bins = math.sqrt(max(count, 1) * _KERNELS_OF_CLIENT * _ENTRY_BYTES / _ROW_BYTES)
-    return min(max(round(math.log2(bins)), 1), _MOST_BITS)
+    bins = math.sqrt(max(count, 1) * _KERNELS_OF_SNAPSHOT * _ENTRY_BYTES / _ROW_BYTES)
+    return min(max(round(math.log2(bins)), _LEAST_BITS), _MOST_BITS)
 
 
 def _split_bins(
@@ -270,7 +271,7 @@ def _split_bins(
     names = list(roles.get_roles())
     each = len(names) // len(old_names)
     for number, old_name in enumerate(old_names):
-        before = Targets() if snapshot is None else _read_bin(folder, old_name, snapshot).signed
+        before = Targets() if snapshot is None else _read_targets(folder, old_name, snapshot).signed
         parts = _group(roles, before.targets.values())
         for name in names[number * each : (number + 1) * each]:
             before.targets = parts.get(name, {}) | added.get(name, {})
@@ -286,20 +287,20 @@ def _group(roles: SuccinctRoles, targets: Iterable[TargetFile]) -> dict[str, dic
 
 def _read_bins(folder: Path) -> Iterator[Targets]:
     """Yield the bins of the newest snapshot."""
-    snapshot, targets = _read_newest(folder, Snapshot), _read_newest(folder, Targets)
-    if snapshot is not None and targets is not None:
-        for name in _get_roles(targets).get_roles():
-            yield _read_bin(folder, name, snapshot).signed
+    snapshot = _read_newest(folder, Snapshot)
+    if snapshot is not None:
+        for name in _read_roles(folder, snapshot).get_roles():
+            yield _read_targets(folder, name, snapshot).signed
 
 
-def _read_bin(folder: Path, name: str, snapshot: Snapshot) -> Metadata[Targets]:
-    raw = read_bytes(_get_path(folder, name, snapshot), MAX_METADATA_BYTES)
-    snapshot.meta[f"{name}.json"].verify_length_and_hashes(raw)
-    return Metadata[Targets].from_bytes(raw)
+def _read_roles(folder: Path, snapshot: Snapshot) -> SuccinctRoles:
+    return _get_roles(_read_targets(folder, Targets.type, snapshot).signed)
 
 
-def _get_path(folder: Path, name: str, snapshot: Snapshot) -> Path:
-    return folder / METADATA / f"{snapshot.meta[f'{name}.json'].version}.{name}.json"
+def _read_targets(folder: Path, name: str, snapshot: Snapshot) -> Metadata[Targets]:
+    """Read the targets or a bin that a snapshot lists."""
+    meta = snapshot.meta[f"{name}.json"]
+    return _load(folder / METADATA / f"{meta.version}.{name}.json", meta)
 
 
 def _get_roles(targets: Targets) -> SuccinctRoles:
@@ -308,17 +309,25 @@ def _get_roles(targets: Targets) -> SuccinctRoles:
     return targets.delegations.succinct_roles
 
 
-def _list_versions(folder: Path, role: str) -> list[int]:
-    return sorted(int(path.name.partition(".")[0]) for path in (folder / METADATA).glob(f"[0-9]*.{role}.json"))
+def _find_newest(folder: Path, role: str) -> Path | None:
+    paths = (folder / METADATA).glob(f"[0-9]*.{role}.json")
+    return max(paths, key=lambda path: int(path.name.partition(".")[0]), default=None)
 
 
 def _read_newest(folder: Path, kind: type[S]) -> S | None:
-    versions = _list_versions(folder, kind.type)
-    if not versions:
-        return None
-    path = folder / METADATA / f"{versions[-1]}.{kind.type}.json"
-    with convert_read_errors(path):
-        return Metadata[S].from_bytes(path.read_bytes()).signed
+    path = _find_newest(folder, kind.type)
+    return None if path is None else _load(path).signed
+
+
+def _load(path: Path, meta: MetaFile | None = None) -> Metadata[Any]:
+    """Read metadata, with the digest of `meta` if there is one. Raises `StoreError` if it is damaged."""
+    try:
+        raw = path.read_bytes()
+        if meta is not None:
+            meta.verify_length_and_hashes(raw)
+        return Metadata[Any].from_bytes(raw)
+    except (OSError, RepositoryError) as error:
+        raise StoreError(f"{path} cannot be used: {error}. Restore it, or publish in a new folder.") from error
 
 
 def _require_root(folder: Path) -> Root:
