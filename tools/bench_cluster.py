@@ -314,7 +314,8 @@ def format_page(rows: list[Row]) -> str:
         f"`make bench-cluster` writes this page. {NODES} Ray {import_ray().__version__} nodes on {os.cpu_count()} "
         f"cores ({platform.machine()}), Python {platform.python_version()}.",
         describe_run(),
-        "The tasks do nothing. Bare Ray makes one call for each, while the engine sends them in chunks. For your own large",
+        "The tasks do nothing. Bare Ray makes one call for each, while the engine sends them in chunks. For your own "
+        "large",
         "sweeps, see [scaling](scaling.md).",
         "",
         "| item | figure |",

@@ -268,7 +268,8 @@ def find_command_faults(text: str) -> Iterator[str]:
 
 def find_definition_faults(span: Span) -> Iterator[str]:
     """A bare name that is neither defined in the code nor a module nor a text, but perhaps a parameter."""
-    if re.fullmatch(r"[a-z]\w+", span.text) and span.text not in list_definitions() | list_strings():
+    known = span.text in list_definitions() or span.text in list_strings()
+    if re.fullmatch(r"[a-z]\w+", span.text) and not known:
         yield f"nothing is called {span.text}"
 
 
