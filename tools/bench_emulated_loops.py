@@ -226,7 +226,8 @@ where it can.
 
 The first loop has 14 instructions per wave: there, most of the time is the launch itself.
 
-A HIP program with one small kernel, under `tilewright emulate` from start to end, when all caches are filled:
+A HIP program with one small kernel, under `tilewright emulate` from start to end, when all caches are filled, Python's
+byte code too:
 
 | | CPU seconds | as a multiple of `import numpy` |
 |---|---|---|
