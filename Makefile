@@ -128,8 +128,9 @@ verified: ## verify the truth sample's kernels on the emulated device in strict 
 	$(BIN)/python -m tests.proof.verified --jobs $(JOBS) --out docs/verified.md
 	$(BIN)/python -m tests.proof.verified --kept 40 --tree 2026-06-30 --jobs $(JOBS) --out docs/verified.md
 
-mutations: ## does `verify` notice wrong kernels? changes one instruction at a time (hours)
+mutations: ## does `verify` notice wrong kernels? changes one instruction, or one argument, at a time (hours)
 	$(BIN)/python -m tests.proof.mutations --out docs/mutations.md
+	$(BIN)/python -m tests.proof.arguments --out docs/mutations.md
 
 clean: ## remove caches and build output
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

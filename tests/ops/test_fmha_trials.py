@@ -82,3 +82,9 @@ def test_kernels_without_pads_are_tried_with_whole_tiles() -> None:
     config = dataclasses.replace(kernel.config, mode="batch", pad_q=False, pad_k=False)
     found = trials(config, kernel.arch)
     assert len(found) >= 8 and len({(p.mask, p.window_left, p.window_right) for p in found}) >= 6
+
+
+def test_every_form_of_a_mask_has_as_many_trials() -> None:
+    kernel = SUBJECTS["fmha/forward"]
+    forms = {form: dataclasses.replace(kernel.config, mask_form=form) for form in ("any", "causal", "window")}
+    assert len({len(trials(config, kernel.arch)) for config in forms.values()}) == 1

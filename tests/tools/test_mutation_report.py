@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 from datetime import date
 from pathlib import Path
 
+from tests.proof.mutating import argument_report
+from tests.proof.mutating.arguments import BOUND, LARGER, SMALLER, SWAPPED, ZERO, Argument, ArgumentChange
 from tests.proof.mutating.judge import MISSED, NOTICED, SAME, WITHIN, Outcome
 from tests.proof.mutating.kernels import make_kernels
 from tests.proof.mutating.reasons import HARMLESS, IDLE, ORDERED
@@ -45,3 +48,31 @@ def test_the_table_has_a_cell_for_each_heading(tmp_path: Path) -> None:
         write_report(path, [NAME], [found(CHANGES, {})], date(2026, 1, 2))
         table = [line for line in path.read_text().split("\n## ")[0].splitlines() if line.startswith("|")]
         assert len(table) == 3 and len({line.count("|") for line in table}) == 1
+
+
+def make_argument_report(kind: str) -> argument_report.KindReport:
+    q, k = (Argument(f"q.{name}", 8 * index, ctypes.c_int64) for index, name in enumerate(("row", "batch"), 1))
+    report = argument_report.KindReport(kind)
+    for unread in ([q, k], [k]):
+        report.add_kernel(4, unread)
+    report.add_outcome(ArgumentChange(q, SWAPPED, k), Outcome(NOTICED), "")
+    report.add_outcome(ArgumentChange(q, LARGER), Outcome(NOTICED), "")
+    report.add_outcome(ArgumentChange(q, SMALLER), Outcome(SAME), BOUND)
+    report.add_outcome(ArgumentChange(k, ZERO), Outcome(MISSED, "m=5: wrong"), "")
+    return report
+
+
+def test_both_tables_keep_the_other(tmp_path: Path) -> None:
+    path, today = tmp_path / "report.md", date(2026, 1, 2)
+    write_report(path, [NAME], [found(CHANGES, {})], today)
+    for kind in ("norm/rms", "fmha/forward"):
+        argument_report.write_report(path, [make_argument_report(kind)], today)
+    before = path.read_text()
+    write_report(path, [NAME], [found(CHANGES, {})], today)
+    argument_report.write_report(path, [make_argument_report("norm/rms")], today)
+    assert path.read_text() == before
+    rows, survivors = argument_report.read_report(path)
+    assert list(rows) == ["fmha/forward", "norm/rms"]
+    assert rows["norm/rms"][1:9] == ["2", "8", "3", "4", "2", "1", "1", "66.7 %"]
+    assert [cells[1:] for cells in survivors["norm/rms"]] == [["q.row -1", BOUND], ["q.batch 0", "missed: m=5: wrong"]]
+    assert "| `norm/rms` | q: batch | q: row |" in before

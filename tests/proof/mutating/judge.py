@@ -160,7 +160,7 @@ class Judge:
                 continue  # the result cannot differ
             check = self._verify(baseline, mode, exchange)
             if not check.ok:
-                return Outcome(NOTICED, _summarize(check), len(passed) + 1, number)
+                return Outcome(NOTICED, summarize(check), len(passed) + 1, number)
             passed.append((baseline, check))
         return self._judge_larger(mutation, exchange, passed) if only is None else Outcome(SAME, trials=len(passed))
 
@@ -181,7 +181,7 @@ class Judge:
                 )
             check = self._verify(baseline, Mode.STRICT, exchange)
             if not check.ok:
-                return Outcome(MISSED, f"{format_problem(baseline.problem)}: {_summarize(check)}", len(passed))
+                return Outcome(MISSED, f"{format_problem(baseline.problem)}: {summarize(check)}", len(passed))
             differing.append((check.share, format_problem(baseline.problem)))
         if not differing:
             other = (each for each in passed if self._compute_result(each[0], exchange) != each[0].result)
@@ -206,7 +206,7 @@ class Judge:
         references = ReferenceCache()
         check = self._verify(Baseline(problem, frozenset(), 1 << 27, references), Mode.STRICT, self._record_kernel)
         if not check.ok:
-            self.wrong_problems.append(f"{format_problem(problem)}: {_summarize(check)}")
+            self.wrong_problems.append(f"{format_problem(problem)}: {summarize(check)}")
         reached = {line.address for loaded in self._loaded.values() for line in loaded.program.reached}
         executed = sum(check.counters.instructions.values()) if check.counters else 0
         return Baseline(problem, frozenset(reached), executed, references)
@@ -226,32 +226,9 @@ class Judge:
         self, baseline: Baseline, exchange: Exchange | None = None, engine: str = "native", turned: bool = False
     ) -> bytes:
         """Return the bytes of all tensors after a launch with random inputs."""
-        device, execution, problem = self._device, self._execution, baseline.problem
-        inputs = dict(baseline.references.get_expected(self.kernel.op, problem, 1, device.arch).inputs)
-        for preparation in execution.preparations(self.kernel.config, problem):
-            inputs[preparation.tensor] = preparation.apply(inputs[preparation.tensor])
-        tensors = [
-            PoisonedTensor(t, to_numpy_dtype(t.dtype, device.arch), inputs.get(t.name))
-            for t in execution.tensors(problem)
-        ]
-        functions = bind_functions(device, self.artifact.verify_file(LIBRARY), self.kernel)
-        call = BoundKernel(device, self.kernel, functions, execution, problem)
-        with ExitStack() as stack:
-            buffers = [stack.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in tensors]
-            for buffer, each in zip(buffers, tensors, strict=True):
-                buffer.copy_from(each.memory)
-            settings: dict[str, Any] = {
-                "exchange": exchange,
-                "limit": baseline.limit,
-                "engine": engine,
-                "turned": turned,
-            }
-            with device.make_current(), device.emulating(mode=Mode.STRICT, **settings):
-                call([buffer.address for buffer in buffers], None)
-                device.synchronize()
-            for buffer, each in zip(buffers, tensors, strict=True):
-                buffer.copy_to(each.after)
-        return b"".join(each.after.tobytes() for each in tensors)
+        settings: dict[str, Any] = {"exchange": exchange, "limit": baseline.limit, "engine": engine, "turned": turned}
+        with self._device.emulating(**settings):
+            return compute_result(self.kernel, self.artifact, self._device, baseline.problem, baseline.references)
 
     def _find_kernel(self, mutation: Mutation) -> DeviceKernel:
         """Find a kernel whose listing contains the changed line: all kernels of a code object share one listing."""
@@ -315,6 +292,31 @@ def _apply_mutation(known: dict[str, DeviceKernel], mutation: Mutation, kernel: 
     return known[kernel.name]
 
 
-def _summarize(check: Check) -> str:
+def compute_result(
+    kernel: OpKernel, artifact: Artifact, device: tw.Device, problem: Any, references: ReferenceCache
+) -> bytes:
+    """Return the bytes of all tensors after a launch in strict mode, with random inputs."""
+    execution = get_execution(kernel.op)
+    inputs = dict(references.get_expected(kernel.op, problem, 1, device.arch).inputs)
+    for preparation in execution.preparations(kernel.config, problem):
+        inputs[preparation.tensor] = preparation.apply(inputs[preparation.tensor])
+    tensors = [
+        PoisonedTensor(t, to_numpy_dtype(t.dtype, device.arch), inputs.get(t.name)) for t in execution.tensors(problem)
+    ]
+    functions = bind_functions(device, artifact.verify_file(LIBRARY), kernel)
+    call = BoundKernel(device, kernel, functions, execution, problem)
+    with ExitStack() as stack:
+        buffers = [stack.enter_context(device.allocate(each.nbytes, each.tensor.name)) for each in tensors]
+        for buffer, each in zip(buffers, tensors, strict=True):
+            buffer.copy_from(each.memory)
+        with device.make_current(), device.emulating(mode=Mode.STRICT):
+            call([buffer.address for buffer in buffers], None)
+            device.synchronize()
+        for buffer, each in zip(buffers, tensors, strict=True):
+            buffer.copy_to(each.after)
+    return b"".join(each.after.tobytes() for each in tensors)
+
+
+def summarize(check: Check) -> str:
     """Format the verdict and the first line of its message."""
     return f"{check.verdict}: {check.message.partition(chr(10))[0]}"[:240]

@@ -101,6 +101,7 @@ def _draw_fmha(config: Any, trial: Any, rng: random.Random) -> dict[str, Any]:
     values: dict[str, Any] = {
         **{"seqlen_q": queries, "seqlen_k": keys, "batch": batch, "layout": rng.choice(("bshd", "bhsd"))},
         **{"kv_heads": shared, "heads": shared * rng.randint(1, 4), "scale": rng.choice((0.0, 0.37))},
+        **{"pages": 0, "listed_pages": 0},  # as many as these lengths need
     }
     if trial.mode == "group":
         values |= {"total_q": rng.randint(queries, queries * batch), "total_k": rng.randint(keys, keys * batch)}

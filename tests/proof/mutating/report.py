@@ -40,6 +40,7 @@ A kernel whose name ends with `@` and a date needs the CK tree of this date; all
  not needed | missed |
 |---|---|---|---|---|---|---|---|---|---|---|"""
 _HEADING = "\n## "
+ARGUMENTS = f"{_HEADING}Changed arguments\n"  # the last section, which `argument_report` writes
 _UNEXPLAINED = (SAME, WITHIN, MISSED)  # of barriers and waits
 
 
@@ -117,14 +118,15 @@ def _count(outcomes: Mapping[str, Outcome], verdict: str) -> int:
 
 
 def write_report(path: Path, order: Sequence[str], found: Sequence[KernelReport], today: date) -> None:
-    """Write these kernels' rows and sections to the document at `path`, and keep those of other kernels, in `order`."""
+    """Write these kernels' rows and sections to the document at `path`, and keep all others, in `order`."""
     rows, sections = read_report(path) if path.exists() else ({}, {})
+    _, found_arguments, arguments = (path.read_text(encoding="utf-8") if path.exists() else "").partition(ARGUMENTS)
     rows |= {each.name: each.format_row() for each in found}
     sections |= {each.name: each.format_section(today) for each in found}
     names = [name for name in order if name in rows]
     parts = [f"{_HEADING[1:]}{name}\n\n{sections[name].strip()}" for name in names]
     head = "\n".join([_HEAD, *(rows[name] for name in names)])
-    path.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
+    path.write_text("\n\n".join([head, *parts]) + "\n" + found_arguments + arguments, encoding="utf-8")
 
 
 def read_report(path: Path) -> tuple[dict[str, str], dict[str, str]]:

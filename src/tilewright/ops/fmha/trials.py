@@ -159,8 +159,8 @@ def _list_windows(config: Config) -> Iterator[dict[str, Any]]:
         yield {}
         return
     for mask, left, right in _WINDOWS:
-        bounded = left >= 0 and right >= 0
-        if config.mask_form == "any" or (config.mask_form == "window") == bounded:
+        forms = {"any", "window" if left >= 0 and right >= 0 else "causal" if left < 0 else "any"}
+        if config.mask_form in forms:
             yield {"mask": mask, "window_left": left, "window_right": right}
 
 

@@ -50,5 +50,6 @@ BATCH_PREFILL = parts.make_attention_kind(
     launchers=parts.list_launchers("cache", "batch_prefill"),
     profiles=("aiter",),
     lds_bytes=_compute_lds,
+    list_trial_values=parts.list_dropout_forms,
     fill_trial=_fill_trial,
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.ops.fmha.element_types import DTYPES
 from tilewright.ops.fmha.kinds import parts
@@ -28,12 +27,6 @@ def _keeps_wide_results(problem: Problem) -> bool:
     return problem.num_splits == 0 and DTYPES[problem.dtype].o != "fp8"
 
 
-def _list_trial_values(config: Config) -> Iterator[dict[str, Any]]:
-    if config.dropout:
-        yield {"store_randval": True}
-        yield {"p_drop": 0.0}
-
-
 FORWARD = parts.make_attention_kind(
     name="forward",
     doc="attention in one kernel",
@@ -47,7 +40,7 @@ FORWARD = parts.make_attention_kind(
     launchers=parts.list_launchers("forward"),
     profiles=("flash", "pytorch", "aiter"),
     lds_bytes=_compute_lds,
-    list_trial_values=_list_trial_values,
+    list_trial_values=parts.list_dropout_forms,
     tolerance=parts.from_tolerance("bound_forward"),
     keeps_wide_results=_keeps_wide_results,
 )

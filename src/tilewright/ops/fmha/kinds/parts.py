@@ -73,6 +73,13 @@ def list_split_counts(config: Config) -> Iterator[dict[str, Any]]:
     yield from ({"num_splits": count} for count in (3, 1, 7, 8, 5))
 
 
+def list_dropout_forms(config: Config) -> Iterator[dict[str, Any]]:
+    """Yield stored random numbers, and no dropout by a kernel that has it."""
+    if config.dropout:
+        yield {"store_randval": True}
+        yield {"p_drop": 0.0}
+
+
 def fill_dq_parts(config: Config, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the partial sums of dq: one for each key tile if they are added in a fixed order."""
     if not config.deterministic or config.pipeline == WHOLE_HEAD:
