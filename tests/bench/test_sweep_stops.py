@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import asdict
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
-from sweeping import NO_BUILD, answer, eventually, is_alive, scale_kernels, scale_problems, start
+from sweeping import NO_BUILD, answer, eventually, is_alive, scale_kernels, scale_plan, scale_problems, start, swept
 
+from tests.building.stores import forked, kill
+from tests.compile.engine import children_of
 from tilewright.bench.journal import read_journal
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("plugin")]
+SEED = 36_2026
 
 
 def journalled(folder: Path) -> list[str]:
@@ -75,6 +80,41 @@ def test_nothing_journalled_is_done_again_after_the_coordinator_was_killed(tmp_p
     assert len(again) == 120 - len(kept)
     records = [record.key for record in read_journal(folder).records]
     assert len(records) == len(set(records)) == 120
+
+
+@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.deep)])
+def test_sweeps_killed_at_any_instant_lose_and_repeat_nothing(tmp_path: Path, kills: int) -> None:
+    """Each sweep is killed ten times, at a random time after its start or after some task, and then completed."""
+    chance = Random(SEED)
+    for first in range(0, kills, 10):
+        folder, log = tmp_path / f"sweep-{first}", tmp_path / f"log-{first}"
+        plan = scale_plan(scale_kernels(1), scale_problems(80), log=str(log), seconds=0.005)
+        for _ in range(min(10, kills - first)):
+            known = _read_known(folder)
+            begun = len(_read_lines(log))
+            pid = forked(lambda plan=plan, folder=folder: swept(plan, folder))  # type: ignore[misc]
+            if chance.random() < 0.5:
+                time.sleep(chance.uniform(0, 1.0))
+            else:
+                wanted = begun + chance.randrange(12)
+                eventually(lambda log=log, wanted=wanted, pid=pid: len(_read_lines(log)) > wanted or not is_alive(pid))
+                time.sleep(chance.uniform(0, 0.01))
+            workers = children_of(pid)
+            kill(pid)
+            eventually(lambda workers=workers: not any(map(is_alive, workers)))
+            assert known <= _read_known(folder), "a record was lost"
+            assert known.isdisjoint(_read_lines(log)[begun:]), "a task with a record was done again"
+        summary = swept(plan, folder)
+        assert (summary.left, summary.damaged) == (0, 0)
+        assert journalled(folder) == sorted(task.key for task in plan.iterate_tasks())
+
+
+def _read_known(folder: Path) -> set[str]:
+    return {record.key for record in read_journal(folder).records} if folder.exists() else set()
+
+
+def _read_lines(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:

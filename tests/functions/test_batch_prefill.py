@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ torch = pytest.importorskip("torch")
 from tilewright import torch as twt  # noqa: E402  (needs torch)
 
 pytestmark = [pytest.mark.compile, pytest.mark.skipif(not (TREES / NEWER).is_dir(), reason=ABSENT)]
+SEED = 36_2026
 HEADS, KV_HEADS, SIZE = 4, 2, 64
 QUERIES, KEYS = (9, 1, 30), (75, 1, 33)  # no multiples of a page, and one token
 _FIELDS: dict[str, Any] = {
@@ -57,16 +59,23 @@ def draw(*shape: int) -> Any:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).half()
 
 
-def make_call(page_size: int, *, vectorised: bool = False, table: bool = False) -> tuple[dict[str, Any], Any, Any]:
+def make_call(
+    page_size: int,
+    *,
+    vectorised: bool = False,
+    table: bool = False,
+    queries: Sequence[int] = QUERIES,
+    counts: Sequence[int] = KEYS,
+) -> tuple[dict[str, Any], Any, Any]:
     """Arguments with a shuffled cache, and the keys and values of all sequences one after another."""
-    starts = [int(each) for each in np.concatenate([[0], np.cumsum(KEYS)])]
+    starts = [int(each) for each in np.concatenate([[0], np.cumsum(counts)])]
     keys, values = draw(starts[-1], KV_HEADS, SIZE), draw(starts[-1] + 1, KV_HEADS, SIZE)[:-1]
-    needed = [-(-count // page_size) for count in KEYS]
+    needed = [-(-count // page_size) for count in counts]
     pages = sum(needed) + 3
     order = np.random.default_rng(5).permutation(pages)
     cache = torch.full((2, pages, page_size, KV_HEADS, SIZE), 96.0).half()
     first = [int(each) for each in np.concatenate([[0], np.cumsum(needed)])]
-    for i, count in enumerate(KEYS):
+    for i, count in enumerate(counts):
         for token in range(count):
             page = order[first[i] + token // page_size]
             cache[0, page, token % page_size] = keys[starts[i] + token]
@@ -79,30 +88,33 @@ def make_call(page_size: int, *, vectorised: bool = False, table: bool = False) 
         k = k.permute(0, 2, 3, 1).reshape(pages, KV_HEADS, SIZE // x, x, page_size).transpose(3, 4).contiguous()
         v = v.reshape(pages, page_size // x, x, KV_HEADS, SIZE).permute(0, 3, 1, 4, 2).contiguous()
     call = {
-        **{"q": draw(sum(QUERIES), HEADS, SIZE), "k": k, "v": v, "kv_indptr": torch.tensor(first, dtype=torch.int32)},
-        "cu_seqlens_q": torch.tensor([0, *np.cumsum(QUERIES)], dtype=torch.int32),
+        **{"q": draw(sum(queries), HEADS, SIZE), "k": k, "v": v, "kv_indptr": torch.tensor(first, dtype=torch.int32)},
+        "cu_seqlens_q": torch.tensor([0, *np.cumsum(queries)], dtype=torch.int32),
         "kv_page_indices": torch.tensor(order, dtype=torch.int32),
-        "kv_last_page_lens": torch.tensor([(count - 1) % page_size + 1 for count in KEYS], dtype=torch.int32),
-        **{"max_seqlen_q": max(QUERIES), "max_seqlen_k": max(KEYS), "causal": True, "return_lse": True},
+        "kv_last_page_lens": torch.tensor([(count - 1) % page_size + 1 for count in counts], dtype=torch.int32),
+        **{"max_seqlen_q": max(queries), "max_seqlen_k": max(counts), "causal": True, "return_lse": True},
     }
     if table:
-        rows = np.zeros((len(KEYS), max(needed)), np.int32)
+        rows = np.zeros((len(counts), max(needed)), np.int32)
         for i, count in enumerate(needed):
             rows[i, :count] = order[first[i] : first[i] + count]
-        call |= {"block_table": torch.tensor(rows), "seqlen_k": torch.tensor(KEYS, dtype=torch.int32)}
+        call |= {"block_table": torch.tensor(rows), "seqlen_k": torch.tensor(counts, dtype=torch.int32)}
     return call, keys, values
 
 
-def compute_reference(call: dict[str, Any], keys: Any, values: Any) -> tuple[Any, Any]:
+def compute_reference(
+    call: dict[str, Any], keys: Any, values: Any, lengths: Sequence[int] = QUERIES, counts: Sequence[int] = KEYS
+) -> tuple[Any, Any]:
     """Results and LSE in double precision, by torch. A sink is one more column of the scores, without a value."""
     sinks = torch.full((HEADS,), float("-inf")) if call.get("sink_ptr") is None else call["sink_ptr"]
     outs, logarithms, q_at, k_at = [], [], 0, 0
-    for queries, count in zip(QUERIES, KEYS, strict=True):
+    scale = call.get("softmax_scale") or SIZE**-0.5
+    for queries, count in zip(lengths, counts, strict=True):
         q = call["q"][q_at : q_at + queries].double().transpose(0, 1)
         k, v = (each[k_at : k_at + count].double().transpose(0, 1) for each in (keys, values))
         k, v = (each.repeat_interleave(HEADS // KV_HEADS, 0) for each in (k, v))
-        hidden = torch.ones(queries, count).triu(1 + count - queries).bool()
-        scores = (q @ k.transpose(1, 2) / SIZE**0.5).masked_fill(hidden, float("-inf"))
+        hidden = torch.ones(queries, count).triu(1 + count - queries).bool() & call["causal"]
+        scores = (q @ k.transpose(1, 2) * scale).masked_fill(hidden, float("-inf"))
         scores = torch.cat([scores, sinks.double()[:, None, None].expand(HEADS, queries, 1)], -1)
         outs.append(torch.nan_to_num(scores.softmax(-1)[..., :-1]) @ v)
         logarithms.append(scores.logsumexp(-1))
@@ -126,6 +138,27 @@ def test_pages_of_any_form(form: str) -> None:
     finite = torch.isfinite(logarithms)
     assert torch.equal(torch.isfinite(lse), finite)
     assert (lse.double() - logarithms)[finite].abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("form", mark_forms())
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.deep)])
+def test_random_calls(form: str, count: int) -> None:
+    fields = FORMS[form]
+    page_size: Any = fields.get("page_size", 1)
+    for number in range(count):
+        random = Random(f"{SEED} {form} {number}")
+        lengths = [random.randint(1, 70) for _ in range(random.randint(1, 5))]
+        counts = [random.choice((1, page_size, random.randint(1, 200))) for _ in lengths]
+        call, keys, values = make_call(
+            page_size, vectorised="kv_layout" in fields, table="page_lookup" in fields, queries=lengths, counts=counts
+        )
+        call |= {"causal": random.random() < 0.6, "softmax_scale": random.choice((None, 0.05, 0.3))}
+        wanted, logarithms = compute_reference(call, keys, values, lengths, counts)
+        found, lse = run(make_kernel(form), call)
+        assert (found.double() - wanted).abs().max() < 4e-3, (number, lengths, counts)
+        finite = torch.isfinite(logarithms)
+        assert torch.equal(torch.isfinite(lse), finite), (number, lengths, counts)
+        assert (lse.double() - logarithms)[finite].abs().max() < 1e-4, (number, lengths, counts)
 
 
 @pytest.mark.parametrize("form", mark_forms())

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,7 @@ KERNELS = {
     ),
 }
 POOLS = {gpu: [parse_kernel(f"grouped_conv-{gpu}-{name}") for name in names] for gpu, names in KERNELS.items()}
+SEED = 36_2026
 # Integers up to these numbers are exact.
 EXACT = {torch.float16: 2**11, torch.bfloat16: 2**8, torch.float32: 2**24}
 
@@ -136,6 +139,68 @@ def test_rounding_in_fp32() -> None:
     assert isinstance(ours, np.ndarray)
     assert (np.abs(ours - expected.numpy()) <= bound.numpy()).all()
     assert ours.strides[1] == 4  # channels are last in memory
+
+
+@dataclass(frozen=True)
+class RandomCall:
+    """A convolution of any sizes and options, with arrays in any layout, and its operation."""
+
+    images: torch.Tensor
+    weight: torch.Tensor
+    options: dict[str, Any]
+    random: Random
+
+    @classmethod
+    def draw(cls, number: int) -> RandomCall:
+        random = Random(f"{SEED} {number}")
+        groups, options = random.choice((1, 1, 2, 3)), {"stride": (), "padding": (), "dilation": ()}
+        n, c, k = random.randint(1, 3), groups * random.randint(1, 10), groups * random.randint(1, 10)
+        size, taps = [], []
+        for _ in range(random.choice((1, 2, 2, 2))):
+            tap, stride, pad, dilation = (random.randint(*each) for each in ((1, 4), (1, 3), (0, 3), (1, 3)))
+            size.append(max(1, dilation * (tap - 1) + 1 - 2 * pad) + random.randint(0, 7))
+            taps.append(tap)
+            for name, value in zip(options, (stride, pad, dilation), strict=True):
+                options[name] += (value,)
+        images, weight = make_integers(number, n, c, *size), make_integers(number + 1, k, c // groups, *taps)
+        return cls(images, weight, {**options, "groups": groups}, random)
+
+    def lay_out(self, array: torch.Tensor) -> torch.Tensor:
+        """The same values in memory of another order, or as a part of a larger array."""
+        order = self.random.sample(range(array.dim()), array.dim())
+        whole = array.permute(order).repeat_interleave(self.random.choice((1, 1, 2)), -1)
+        step = whole.shape[-1] // array.shape[order[-1]]
+        return whole.contiguous()[..., ::step].permute(sorted(range(array.dim()), key=order.__getitem__))
+
+    def check(self) -> None:
+        """Compare the result, and both gradients, with torch's in double precision."""
+        images, weight = self.images.double().requires_grad_(), self.weight.double().requires_grad_()
+        torch_conv = functional.conv1d if images.dim() == 3 else functional.conv2d
+        output = torch_conv(images, weight, **self.options)
+        bias = make_integers(3, weight.shape[0]) if self.random.random() < 0.3 else None
+        expected = output if bias is None else output + bias.double().reshape(-1, *[1] * (output.dim() - 2))
+        given, filters = self.lay_out(self.images), self.lay_out(self.weight)
+        check_equal(tw.conv(given, filters, bias=bias, **self.options), expected.detach())
+        gradient = make_integers(4, *output.shape)
+        of_images, of_weight = torch.autograd.grad(output, (images, weight), gradient.double())
+        gradient = self.lay_out(gradient)
+        check_equal(tw.conv_input_gradient(gradient, filters, images.shape[2:], **self.options), of_images)
+        if images.dim() == 4:  # there is no kernel for the weights of lines here
+            split = self.random.choice((None, 1, 2, 3))
+            found = tw.conv_weight_gradient(given, gradient, weight.shape[2:], split=split, **self.options)
+            check_equal(found, of_weight)
+
+
+@pytest.mark.usefixtures("gfx942")
+@pytest.mark.parametrize("count", [8, pytest.param(300, marks=pytest.mark.deep)])
+def test_random_calls(count: int) -> None:
+    for number in range(count):
+        call = RandomCall.draw(number)
+        try:
+            call.check()
+        except Exception as error:
+            shapes = tuple(call.images.shape), tuple(call.weight.shape)
+            raise AssertionError(f"call {number}: {shapes}, {call.options}: {error}") from error
 
 
 @pytest.mark.usefixtures("gfx942")

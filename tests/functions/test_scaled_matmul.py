@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from torch_products import multiply_scaled  # noqa: E402
 pytestmark = pytest.mark.compile
 FP8 = torch.float8_e4m3fnuz
 M, N, K = 37, 72, 144
+SEED = 36_2026
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +147,35 @@ def test_scales_of_groups_of_a_and_b_without_a_kernel_for_them() -> None:
     """The headers of 2025-11 have no such kernel: rule P346."""
     with pytest.raises(UnsupportedError, match=r"supports Problem.*quant=a1x128_b128x128"):
         tw.scaled_matmul(draw(M, K), draw(N, K).t(), draw_scales(M, 2), draw_scales(2, 1))
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(300, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("quant", ["tensor", "rowcol", "b128x128", "b1x128", "a1x128"])
+def test_random_products(quant: str, count: int) -> None:
+    for number in range(count):
+        random, generator = Random(f"{SEED} {quant} {number}"), torch.Generator().manual_seed(SEED + number)
+        m, n, k = random.randint(1, 80), 8 * random.randint(1, 40), 16 * random.randint(1, 30)
+        gap = 16 * random.randrange(3)
+        a, weight = (torch.randn((lines, k + gap), generator=generator).to(FP8)[:, :k] for lines in (m, n))
+        scales = {
+            "tensor": (1, 1),
+            "rowcol": ((m, 1), (1, n)),
+            "b128x128": (None, (-(-k // 128), -(-n // 128))),
+            "b1x128": (None, (-(-k // 128), n)),
+            "a1x128": ((m, -(-k // 128)), None),
+        }[quant]
+        scale_a, scale_b = (None if shape is None else torch.rand(shape, generator=generator) + 0.1 for shape in scales)
+        found = tw.scaled_matmul(a, weight.t(), scale_a, scale_b)
+        of_a = torch.ones(1, 1) if scale_a is None else scale_a
+        of_b = torch.ones(1, 1) if scale_b is None else scale_b
+        if quant[0] == "b":
+            of_b = expand_groups(scale_b, 1 if quant == "b1x128" else 128, n, k)
+        if quant[0] == "a":
+            of_a = of_a.repeat_interleave(128, 1)[:, :k]
+        left, right = a.double() * of_a.double(), weight.t().double() * of_b.double()
+        exact, size = left @ right, left.abs() @ right.abs()
+        wrong = (found.double() - exact).abs() > exact.abs() * 2.0**-7 + size * 2.0**-20
+        assert not wrong.any(), f"{int(wrong.sum())} wrong: call {number}, {(m, n, k)}"
 
 
 def test_the_shape_of_groups_is_checked() -> None:
