@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from dataclasses import asdict
@@ -121,3 +122,17 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
     found = answer(start(request(tmp_path / "sweep", 1, 30, full_disks=3)))
     assert (found["statuses"], found["full_disks"]) == ({"ok": 30}, 3)
     assert len(set(journalled(tmp_path / "sweep"))) == 30
+
+
+def test_a_sweep_waits_until_its_disk_has_room(small_disk: Path, tmp_path: Path) -> None:
+    folder, log = small_disk / "sweep", tmp_path / "log"
+    coordinator = start(request(folder, 1, 60, settings={"seconds": 0.02, "log": str(log)}))
+    eventually(lambda: len(_read_lines(log)) > 5)
+    (small_disk / "ballast").write_bytes(b"\0" * shutil.disk_usage(small_disk).free)
+    begun = len(_read_lines(log))
+    eventually(lambda: shutil.disk_usage(small_disk).free == 0 and len(_read_lines(log)) > begun + 2)
+    time.sleep(0.3)
+    assert len(_read_lines(log)) < 60, "it did not wait"
+    (small_disk / "ballast").unlink()
+    assert answer(coordinator)["statuses"] == {"ok": 60}
+    assert sorted(_read_lines(log)) == journalled(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pack_parts import HOST, OP, device_code, kernel_of, linkable, unlinkable
 from tilewright import ops
 from tilewright.base import events
 from tilewright.base.digest import digest_file, digest_text
-from tilewright.base.errors import CompileError
+from tilewright.base.errors import CompileError, PackError
 from tilewright.building.pack.library import FUNCTIONS
 from tilewright.building.pack.manifest import read_pack
 from tilewright.building.pack.write import write_pack
@@ -246,3 +247,18 @@ int main(int count, char** words)
     }
 }
 """
+
+
+@pytest.mark.parametrize("pages", [0, 3, *(pytest.param(n, marks=pytest.mark.deep) for n in range(5, 200, 15))])
+def test_a_full_disk_leaves_no_part_of_a_pack(
+    artifacts: list[Artifact], toolchain: Toolchain, small_disk: Path, pages: int
+) -> None:
+    (small_disk / "ballast").write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - pages * 4096))
+    try:
+        write_pack(artifacts[:1], toolchain, small_disk / "pack")
+    except PackError as error:
+        assert "free space" in str(error)
+        assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+    (small_disk / "ballast").unlink()
+    pack = write_pack(artifacts[:1], toolchain, small_disk / "pack")
+    assert read_pack(small_disk / "pack") == pack
