@@ -38,7 +38,7 @@ def attention(
     q is (batch, seqlen, heads, size), k and v may have fewer heads. With `cu_seqlens_q` and `cu_seqlens_k`, sequences
     are packed: q is (tokens, heads, size). A causal mask is aligned to the last query and the last key. `window` is the
     number of visible keys before and after the diagonal, -1 for all. With `return_lse`, also returns the logarithms of
-    the sums of exponentials.
+    the sums of exponentials, which have no gradient.
     """
     if torch.is_autocast_enabled(q.device.type):
         q, k, v = cast_inputs(q, k, v)  # type: ignore[assignment]

@@ -104,10 +104,13 @@ def _differentiate_linear(context: Any, gradient: torch.Tensor) -> tuple[torch.T
     x, weight, bias = context.saved_tensors
     if context.activation is not None:
         # The product is computed again instead of being kept: an activation is fused to save that memory.
-        before = torch.ops.tilewright.linear(x, weight, bias, None).detach().requires_grad_()
+        before = torch.ops.tilewright.linear(x, weight, bias, None)
+        recorded = torch.is_grad_enabled()  # for gradients of gradients
+        if not recorded:
+            before = before.detach().requires_grad_()
         with torch.enable_grad():
             after = _TORCH[context.activation](before)
-        (gradient,) = torch.autograd.grad(after, before, gradient)
+        (gradient,) = torch.autograd.grad(after, before, gradient, create_graph=recorded)
     rows = gradient.reshape(-1, gradient.shape[-1])
     needs_x, needs_weight, needs_bias = context.needs_input_grad[:3]
     of_x = torch.ops.tilewright.mm(rows, weight).reshape(x.shape) if needs_x else None

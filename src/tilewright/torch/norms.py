@@ -11,6 +11,7 @@ import torch
 from tilewright.base.errors import TensorError
 from tilewright.ops.norm import functions
 from tilewright.torch.emulation import find_device
+from tilewright.torch.torch_gradients import differentiate_with_torch
 
 
 def rms_norm(
@@ -98,15 +99,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:  # n
 
 
 def _differentiate(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """torch computes the gradients, in fp32: CK Tile has no kernels for them."""
-    tensors = context.saved_tensors
-    wide: list[Any] = [None if each is None else each.detach().float().requires_grad_() for each in tensors]
-    compute: Any = torch.nn.functional.rms_norm if len(wide) == 2 else torch.nn.functional.layer_norm
-    with torch.enable_grad():
-        result = compute(wide[0], context.shape, *wide[1:], eps=context.eps)
-    wanted = [each for each in wide if each is not None]
-    found = iter(torch.autograd.grad(result, wanted, gradient.float()))
-    x, *factors = [None if each is None else next(found).to(each.dtype) for each in tensors]
+    normalize: Any = torch.nn.functional.rms_norm if len(context.saved_tensors) == 2 else torch.nn.functional.layer_norm
+    x, *factors = differentiate_with_torch(
+        lambda x, *factors: normalize(x, context.shape, *factors, eps=context.eps), context.saved_tensors, gradient
+    )
     return x, None, *factors, None
 
 

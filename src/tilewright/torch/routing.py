@@ -9,6 +9,7 @@ import torch
 from tilewright.base.errors import TensorError
 from tilewright.ops.topk import functions
 from tilewright.torch.emulation import find_device
+from tilewright.torch.torch_gradients import differentiate_with_torch
 
 
 def topk_softmax(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,14 +57,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
     ctx.save_for_backward(x, output[1])
 
 
-def _differentiate(context: Any, gradient: torch.Tensor, _: Any) -> tuple[torch.Tensor, None, None]:
-    """torch computes the gradient, in fp32: CK Tile has no kernel for it."""
+def _differentiate(context: Any, gradient: torch.Tensor, _: Any) -> tuple[torch.Tensor | None, None, None]:
     x, indices = context.saved_tensors
-    wide = x.detach().float().requires_grad_()
-    with torch.enable_grad():
+
+    def weigh(wide: torch.Tensor) -> torch.Tensor:
         weights = torch.softmax(wide, -1) if context.activation == "softmax" else torch.sigmoid(wide)
-        (found,) = torch.autograd.grad(weights.gather(-1, indices.long()), wide, gradient)
-    return found.to(x.dtype), None, None
+        return weights.gather(-1, indices.long())
+
+    (found,) = differentiate_with_torch(weigh, [x], gradient)
+    return found, None, None
 
 
 _topk.register_autograd(_differentiate, setup_context=_save)
