@@ -10,7 +10,12 @@ import pytest
 import tilewright as tw
 from built_kernels import built
 from tests.functions.grouped_kernels import ARCH, POOL, SCALED, make_grouped, make_scaled
+from tilewright import grouped_gemm
 from tilewright.base.errors import InvalidValueError, TensorError
+from tilewright.dispatch.tensors import to_view
+from tilewright.functions.device_copies import run_padded
+from tilewright.functions.kernel_choice import prepare_registry
+from tilewright.functions.options import get_options
 
 torch = pytest.importorskip("torch")
 from tilewright import torch as twt  # noqa: E402
@@ -89,6 +94,34 @@ def test_the_products_are_torchs(form: str, ends: list[int]) -> None:
     of_torch = torch._grouped_mm(a, b, offs=offs)
     inside = exact != 0  # torch does not store what belongs to no group
     torch.testing.assert_close(found[inside], of_torch[inside], rtol=2.0**-6, atol=1e-3)
+
+
+@pytest.mark.parametrize(("n", "k"), [(40, 2), (5, 48), (31, 33), (1, 1), (3, 7)])
+@pytest.mark.parametrize("form", FORMS)
+def test_odd_sizes_are_padded(form: str, n: int, k: int) -> None:
+    """Those that are not ragged, in C and in the operands: m is `n` where columns or terms are ragged."""
+    ends = None if form == "3d3d" else [0, 17, 18, 23]
+    a, b = {
+        "2d3d": (draw(23, k), draw(4, n, k).transpose(-1, -2)),
+        "3d2d": (draw(4, n, k), draw(k, 23)),
+        "2d2d": (draw(n, 23), draw(23, k)),
+        "3d3d": (draw(4, 11, k), draw(4, n, k).transpose(-1, -2)),
+    }[form]
+    offs = None if ends is None else torch.tensor(ends, dtype=torch.int32)
+    compare(tw.grouped_matmul(a, b, offs), multiply_groups(a, b, ends))
+
+
+def test_tensors_of_a_gpu_are_padded_by_torch() -> None:
+    """It does the same for tensors in host memory."""
+    device = tw.Device(f"emulated:{ARCH}")
+    problem = grouped_gemm.Problem(m=23, n=5, k=31, groups=4, ragged="m", dtype="bf16", layout="rcr")
+    registry = prepare_registry(problem, device, get_options())
+    padded = registry.plan(problem, device, pad=True).launched
+    assert (padded.m, padded.n, padded.k) == (23, 5, 32)  # the default epilogue stores single elements
+    a, b, ends = draw(23, 31), draw(4, 5, 31).transpose(-1, -2), [0, 17, 18, 23]
+    offs, out = torch.tensor(ends, dtype=torch.int32), torch.empty(23, 5, dtype=torch.bfloat16)
+    run_padded(registry, padded, [to_view(each) for each in (a, b, offs)], [to_view(out)], None, device)
+    compare(out, multiply_groups(a, b, ends))
 
 
 def test_arrays_of_other_layouts_are_copied() -> None:

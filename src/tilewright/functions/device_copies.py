@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.base.errors import TensorError
 from tilewright.dispatch.plan import get_execution
 from tilewright.dispatch.tensors import SIZES, View, compute_span, get_torch, to_torch_dtype, to_view, view_on
+from tilewright.ops.execution import Tensor
 from tilewright.registry.registry import Registry
 from tilewright.runtime.device_objects import get_stream_handle
 
@@ -135,23 +136,25 @@ def run_padded(
     """Run a padded problem on tensors of a GPU: copies of the inputs with zeros around, and results that are cut."""
     tensors = get_execution(registry.kernels[0].op).tensors(problem)
     larger = iter([tensor for tensor in tensors if not tensor.output])
-    given = [_pad_tensor(view, next(larger).shape) for view in inputs]
-    whole = [_make_tensor(t.shape, view) for t, view in zip((t for t in tensors if t.output), outputs, strict=True)]
+    given = [_pad_tensor(view, next(larger)) for view in inputs]
+    whole = [_make_tensor(t, view) for t, view in zip((t for t in tensors if t.output), outputs, strict=True)]
     target: Any = to_view(whole[0]) if len(whole) == 1 else tuple(map(to_view, whole))
     registry.run(problem, *map(to_view, given), out=target, stream=stream, device=device)
     for result, view in zip(whole, outputs, strict=True):
         _as_torch(view).copy_(result[tuple(slice(extent) for extent in view.shape)])
 
 
-def _pad_tensor(view: View, shape: tuple[int, ...]) -> Any:
-    larger = _make_tensor(shape, view)
+def _pad_tensor(view: View, tensor: Tensor) -> Any:
+    larger = _make_tensor(tensor, view)
     larger.zero_()
     larger[tuple(slice(extent) for extent in view.shape)].copy_(_as_torch(view))
     return larger
 
 
-def _make_tensor(shape: tuple[int, ...], like: View) -> Any:
-    return get_torch().empty(shape, dtype=to_torch_dtype(like.dtype), device=_get_owner(like).device)
+def _make_tensor(tensor: Tensor, like: View) -> Any:
+    return get_torch().empty_strided(
+        tensor.shape, tensor.strides, dtype=to_torch_dtype(like.dtype), device=_get_owner(like).device
+    )
 
 
 def _as_torch(view: View) -> Any:

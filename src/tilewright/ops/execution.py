@@ -130,6 +130,7 @@ def make_execution(
     tensors: Callable[[Any], tuple[Tensor, ...]],
     with_strides: Callable[[Any, Mapping[str, tuple[int, ...]]], Any],
     tolerance_basis: Callable[[Any, Any], Hashable] | None = None,
+    padded: Callable[[Any, Any, Arch], Any | None] = _no_padding,
 ) -> Execution:
     """Make the execution of an op whose problems need one kernel each.
 
@@ -142,6 +143,7 @@ def make_execution(
         arguments=call.make_arguments,
         point=call.make_address_setter,
         call=call,
+        padded=padded,
         inputs=import_on_call(reference, "make_inputs"),
         reference=import_on_call(reference, "compute_reference"),
         tolerance=import_on_call(reference, "compute_tolerance"),

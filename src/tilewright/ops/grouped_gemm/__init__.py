@@ -26,6 +26,7 @@ from tilewright.ops.grouped_gemm.config import (
     view_gemm,
 )
 from tilewright.ops.grouped_gemm.estimate import COST, estimate_groups
+from tilewright.ops.grouped_gemm.padding import pad_problem
 from tilewright.ops.grouped_gemm.problem import CALL, Problem, apply_strides, list_tensors
 from tilewright.ops.grouped_gemm.rules import FIT_RULES, RULES
 from tilewright.ops.kind import Kind
@@ -97,6 +98,7 @@ OP = Op(
         "tilewright.ops.grouped_gemm.reference",
         tensors=list_tensors,
         with_strides=apply_strides,
+        padded=pad_problem,
     ),
     filters={"datatype": "dtype"},
     report_fields={"tile": "block"},
