@@ -12,7 +12,7 @@ from tilewright.ops.execution import Tensor
 def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides without gaps, the last dimension contiguous."""
     steps = itertools.accumulate(reversed(shape[1:]), lambda x, y: x * y, initial=1)
-    return tuple(reversed(list(steps)))
+    return tuple(reversed(list(steps)))[: len(shape)]  # none without dimensions
 
 
 def check_strides(tensors: Sequence[Tensor], strides: Mapping[str, tuple[int, ...]], who: str, advice: str) -> None:
