@@ -19,7 +19,7 @@ from tilewright.arch.products import find_gpu_of_product
 from tilewright.arch.spec import Arch, Compute, LdsSpec, MemorySpec, NumberSpec, Registers, parse_shape
 from tilewright.base import knobs
 from tilewright.base.documents import convert_read_errors, read_toml
-from tilewright.base.errors import FileFormatError, FileProblem, KnobError, UnknownValueError
+from tilewright.base.errors import FileFormatError, FileProblem, KnobError, UnknownValueError, require
 
 T = TypeVar("T")
 
@@ -116,6 +116,8 @@ def load(name: str, ck: CkApi | None = None) -> Arch:
     function is called for every kernel, so it looks at one file only: that of TILEWRIGHT_ARCH_PATH, else the shipped
     one.
     """
+    if ck is not None:
+        require("ck", ck, CkApi)
     if not (isinstance(name, str) and _NAME.fullmatch(name)):  # a name must not lead to another folder
         name = find_gpu_name(name)
     extra = knobs.ARCH_PATH.get()

@@ -201,6 +201,13 @@ def find_nearest_name(value: str, known: Iterable[str]) -> str | None:
     return by_folded[match[0]] if match else None
 
 
+def require(what: str, value: object, *kinds: type) -> None:
+    """Raise `InvalidValueError` unless `value` is of one of these kinds. Objects that users pass are checked here."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise InvalidValueError(f"{what} is {str(value)[:80]!r} of type {type(value).__name__}, must be {wanted}")
+
+
 def choose(what: str, value: object, known: Iterable[str]) -> str:
     """Return `value` if it is one of `known`, else raise `UnknownValueError`. Every closed list is checked here."""
     known = tuple(known)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tilewright import arch as archs
 from tilewright.arch.occupancy import Occupancy, compute_occupancy
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import CompileError, ToolchainError
+from tilewright.base.errors import CompileError, ToolchainError, require
 from tilewright.building.builder import build_compile_jobs
 from tilewright.building.ck_tree import require_api
 from tilewright.building.code_object import (
@@ -185,6 +185,7 @@ def inspect_source(
 
 def inspect_kernel(kernel: Kernel) -> Inspection:
     """Inspect a legal kernel with the toolchain of this machine. Builds it if it is not in the store."""
+    require("the kernel", kernel, Kernel)
     toolchain = find_toolchain()
     return inspect_built(make_compile_job(kernel, toolchain).source, toolchain).inspection
 

@@ -16,7 +16,7 @@ import jinja2
 
 from tilewright import arch as archs
 from tilewright.arch.ck_api import DEFAULT_API, CkApi, find_current_api
-from tilewright.base.errors import IllegalConfigError, InvalidValueError
+from tilewright.base.errors import IllegalConfigError, InvalidValueError, require
 from tilewright.codegen.templates import load_templates
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
@@ -54,6 +54,7 @@ def render(kernel: Kernel, ck: CkApi | None = None) -> KernelSource:
 
     `ck` is the API of the CK headers that it is for; None is that of the headers in use here.
     """
+    require("the kernel", kernel, Kernel)
     op = find_op(kernel.op)
     spec = archs.load(kernel.arch, ck)
     if spec.name != kernel.arch:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tilewright.arch.blockwise import keep_freed_memory
 from tilewright.arch.number_formats import to_numpy_dtype
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError
+from tilewright.base.errors import DeviceError, DeviceMemoryError, InvalidValueError, UnsupportedError, require
 from tilewright.base.events import report_task
 from tilewright.building.compile_job import LIBRARY
 from tilewright.building.store.artifact import Artifact
@@ -28,12 +28,12 @@ from tilewright.dispatch.select_stages import select_stages
 from tilewright.ops import fits
 from tilewright.ops.execution import Tensor
 from tilewright.ops.kernel import Kernel
+from tilewright.runtime.device import Device
 from tilewright.runtime.device_objects import get_stream_handle
 from tilewright.select.select import select_kernels
 
 if TYPE_CHECKING:
     from tilewright.emulator.launch import Counters, Mode
-    from tilewright.runtime.device import Device
     from tilewright.runtime.device_objects import Buffer
 
 # ok: every element is within its tolerance. wrong: some are not, or there are stray writes.
@@ -109,6 +109,9 @@ def verify(
     run in reverse order, in strict mode. Outputs, and the gaps between lines of outputs and inputs, are poisoned
     before, so that missing writes, stray writes and stray reads are found. Memory is exactly as large as the tensors.
     """
+    require("the kernel", kernel, Kernel)
+    require("the artifact", artifact, Artifact)
+    require("the device", device, Device)
     functions = _load_functions({kernel: artifact}, device)[kernel]
     execution = get_execution(kernel.op)
     keep_freed_memory()

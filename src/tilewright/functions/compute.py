@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.base.errors import TensorError
+from tilewright.base.errors import InvalidValueError, TensorError
 from tilewright.dispatch.dispatcher import resolve_device
 from tilewright.dispatch.fast_path import FastPath
 from tilewright.dispatch.tensors import (
@@ -68,7 +68,7 @@ def compute(
     try:
         key: Any = (function, options, device, settings, out.form, *map(_get_form, arrays))
         fast = _fast_calls.get(key)
-    except AttributeError:  # arrays of other libraries, or without an output
+    except (AttributeError, TypeError):  # arrays of other libraries, or without an output; options that are errors
         key = fast = None
     if fast is not None:
         return fast(arrays, out, stream)
@@ -101,7 +101,13 @@ def _find_call(
     # The device of host arrays may be that of a `with` block or of the environment.
     place = named or (current_device() if any(form is not None and form.place is None for form in forms) else None)
     key = (function, options, settings, place, *forms)
-    found = _calls.get(key)
+    try:
+        found = _calls.get(key)
+    except TypeError as error:
+        advice = "pass numbers, texts or tuples of these as options, and a `Device` or its name as device"
+        raise InvalidValueError(
+            f"options {options!r} or device {device!r} cannot be used ({error}): {advice}"
+        ) from error
     if found is None:
         with _making:
             found = _prepare(function, views, outs, settings, named, options)
@@ -120,6 +126,9 @@ def _prepare(
     options: tuple[Hashable, ...],
 ) -> _PreparedCall:
     given = [view for view in (*views, *(outs or ())) if view is not None]
+    missing = [name for name, view in zip(function.names[: function.required], views, strict=False) if view is None]
+    if missing:
+        raise TensorError(f"{', '.join(missing)} must be given: None is no array")
     on_host = {view.on_host for view in given}
     if len(on_host) > 1:
         raise TensorError("some arrays are in host memory and some on a device: copy all of them to one side first")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.base.errors import UnknownValueError, choose
+from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
 from tilewright.select.tuned import TunedTable, read_tuned
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Options:
             if name not in _NAMES:
                 raise UnknownValueError("option", name, _NAMES)
         read = dict(changes)
+        if not isinstance(read.get("device"), Hashable):
+            raise InvalidValueError(f"the option device is {read['device']!r}, must be a `Device` or its name")
         if "build" in read:
             choose("value of the option build", read["build"], BUILD)
         if "verify" in read:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.errors import require
 from tilewright.dispatch.dispatcher import resolve_arch
 from tilewright.functions.kernel_choice import prepare_registries
 from tilewright.functions.options import get_options
@@ -23,6 +24,7 @@ def warm(problems: Iterable[Any], device: Device | Arch | str | None = None) -> 
     `device` may also be a GPU or its name; the default is the device of `tilewright.options`. Later calls of functions
     such as `matmul` with these problems find their kernels in the store.
     """
+    require("problems", problems, Iterable)
     options = get_options()
     arch = resolve_arch(device if device is not None else options.device, ())
     registries = prepare_registries(list(problems), arch, options)

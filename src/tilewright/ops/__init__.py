@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright import arch as archs
-from tilewright.base.errors import InvalidValueError, UnknownValueError, choose
+from tilewright.base.errors import InvalidValueError, UnknownValueError, choose, require
 from tilewright.ops import fmha, gemm, gemm_quant, grouped_conv, grouped_gemm, moe_sorting, norm, topk
 from tilewright.ops.fields import ConfigBase
 from tilewright.ops.kernel import Kernel
@@ -119,6 +119,7 @@ def infer_problem_op(problem: object) -> Op:
 
 def parse_kernel(slug: str) -> Kernel:
     """Parse a kernel's slug, the inverse of `Kernel.slug`."""
+    require("slug", slug, str)
     parts = slug.split("-")
     if len(parts) < 4:
         raise InvalidValueError(f"{slug!r} is not a kernel name: it must have op, arch, fields and digest")
@@ -143,7 +144,9 @@ def kernel_of(config: ConfigBase, arch: str) -> Kernel:
 
 def fits(config: ConfigBase, problem: object, arch: str) -> list[Violation]:
     """The reasons why a kernel does not support a problem; empty if it does."""
-    return find_violations(infer_op(config).fit_rules, config, problem, archs.load(arch))
+    op = infer_op(config)
+    require("the problem", problem, op.problem_type)
+    return find_violations(op.fit_rules, config, problem, archs.load(arch))
 
 
 __all__ = [

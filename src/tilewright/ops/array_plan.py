@@ -216,14 +216,15 @@ class ArrayFunction:
     """A function for arrays of an op: its planner, and the names of its arrays.
 
     A planner gets the GPU, the spec of each array (None for one that is not passed) and of the result that the caller
-    passes (None otherwise), and the options of the call.
+    passes (None otherwise), and the options of the call. The first `required` arrays are always passed.
     """
 
-    __slots__ = ("_compute", "names", "planner")
+    __slots__ = ("_compute", "names", "planner", "required")
 
-    def __init__(self, planner: Callable[..., ArrayPlan], *names: str) -> None:
+    def __init__(self, planner: Callable[..., ArrayPlan], *names: str, required: int = 1) -> None:
         self.planner = planner
         self.names = names
+        self.required = required
         self._compute: Callable[..., Any] | None = None
 
     def __call__(

@@ -21,13 +21,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from tilewright import arch as gpus
 from tilewright.base.document_values import expect_table, format_value
 from tilewright.base.documents import FileProblems, convert_read_errors, read_json, read_toml
-from tilewright.base.errors import FileFormatError, InvalidValueError, choose
+from tilewright.base.errors import FileFormatError, InvalidValueError, choose, require
 from tilewright.base.short_text import cut, format_count
 from tilewright.ops.declaration import STAR, find_grid_columns, find_tile_type, list_values, to_list
 from tilewright.ops.fields import Field, list_fields
@@ -201,6 +202,7 @@ def load_kernel_set(path: Path | str) -> KernelSet:
 
     Raises `FileFormatError`, which lists all problems of the file.
     """
+    require("path", path, str, PathLike)
     path = Path(path)
     with convert_read_errors(path):
         is_json = path.suffix == ".json"

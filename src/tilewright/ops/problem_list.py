@@ -11,12 +11,13 @@ import inspect
 import io
 import json
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.base.document_values import format_value
 from tilewright.base.documents import FileProblems, convert_read_errors, read_csv, read_json
-from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, UnknownValueError, choose
+from tilewright.base.errors import FileFormatError, FileProblem, InvalidValueError, UnknownValueError, choose, require
 from tilewright.ops.fields import ConfigBase, dump_identity, list_fields
 from tilewright.ops.op import Op
 from tilewright.ops.problem_text import list_problem_fields
@@ -42,6 +43,8 @@ def read_problems(
         from tilewright.ops import find_op  # noqa: PLC0415  (the ops there may import this module)
 
         op = find_op(op)
+    require("op", op, Op)
+    require("path", path, str, PathLike)
     path = Path(path)
     read = _choose_reader(op, path, format, fixed)
     with convert_read_errors(path):

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tilewright import arch as archs
-from tilewright.base.errors import IllegalConfigError, InvalidValueError, choose
+from tilewright.base.errors import IllegalConfigError, InvalidValueError, choose, require
 from tilewright.base.user_progress import format_duration
 from tilewright.building.compile_costs import estimate_cpu_s
 from tilewright.building.store.artifact import Artifact, Failure
@@ -33,6 +33,7 @@ def resolve_kernels(named: Kernels, arch: str | Sequence[str] | None, limit: int
 
     More kernels than `limit` are an error with their number and the time to build them.
     """
+    require("arch", arch, type(None), str, Iterable)
     given = () if arch is None else (arch,) if isinstance(arch, str) else tuple(arch)
     gpus = tuple(archs.load(name).name for name in given)
     if isinstance(named, Iterator):

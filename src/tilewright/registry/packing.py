@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 from tilewright import arch as archs
-from tilewright.base.errors import PackError
+from tilewright.base.errors import PackError, require
 from tilewright.base.events import report_task
 from tilewright.base.short_text import format_count
 from tilewright.base.user_progress import report_progress
@@ -25,6 +26,8 @@ def pack(registry: Registry, folder: Path | str, *, name: str = DEFAULT_NAME) ->
     An existing pack is replaced; a folder with anything else is rejected. `name` is the CMake name of the pack. It
     ranks kernels as the registry does: with its priorities and its tuned table.
     """
+    require("registry", registry, Registry)
+    require("folder", folder, str, PathLike)
     missing = [kernel.slug for kernel in registry if kernel not in registry.artifacts]
     if missing:
         failed = len(registry.failures)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 from tilewright import arch as archs
 from tilewright.base import knobs
-from tilewright.base.errors import InvalidValueError
+from tilewright.base.errors import InvalidValueError, require
 from tilewright.base.user_progress import report_progress
 from tilewright.building.recipe import make_recipe
 from tilewright.codegen.build_files import find_build_system
@@ -58,6 +59,10 @@ def wrap(
     The GPU is the one in the manifest of the kernels; without one, or with several, give `arch`. `flags` are further
     compiler flags. `toolchain` is rocm, pypi or gpu-less; None is the current one.
     """
+    for what, value in (("kernel_dir", kernel_dir), ("folder", folder)):
+        require(what, value, str, PathLike)
+    require("library", library, str)
+    require("pattern", pattern, str)
     if not _LIBRARY.fullmatch(library):
         raise InvalidValueError(f"a library's name consists of letters, digits, '_' and '-', got {library!r}")
     source = Path(kernel_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from tilewright.base.errors import InvalidValueError, choose
@@ -33,6 +34,7 @@ class AttentionOptions:
     def check(self) -> None:
         """Require values that are valid for any arrays."""
         choose("layout of attention", self.layout, LAYOUTS)
+        self._check_types()
         if not 0 <= self.dropout < 1:
             raise InvalidValueError(f"dropout is {self.dropout}, must be at least 0 and below 1")
         if self.scale == 0:
@@ -49,6 +51,15 @@ class AttentionOptions:
                 raise InvalidValueError(f"{name} is {value}, must be at least 0")
         if self.num_splits is not None and self.num_splits < 0:
             raise InvalidValueError(f"num_splits is {self.num_splits}, must be at least 0; 0 does not split keys")
+
+    def _check_types(self) -> None:
+        for name in ("scale", "softcap", "dropout", "num_splits"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) and not (value is None and name != "dropout"):
+                raise InvalidValueError(f"{name} is {value!r}, must be a number")
+        for name in ("causal", "return_lse", "deterministic", "bias_gradient"):
+            if getattr(self, name) not in (True, False):
+                raise InvalidValueError(f"{name} is {getattr(self, name)!r}, must be True or False")
 
     def describe_scores(self, seqlen_q: int, seqlen_k: int) -> dict[str, Any]:
         """The fields of a problem that change scores and weights. Options without an effect are left out."""

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.base.errors import InvalidValueError
 from tilewright.ops.array_plan import Array, ArrayFunction, DeviceLike, StreamLike
 from tilewright.ops.fmha.array_options import AttentionOptions
 from tilewright.ops.fmha.plan_append import plan_append
@@ -67,15 +68,15 @@ def attention(
     """
     options = AttentionOptions(
         causal=causal,
-        window=None if window is None else tuple(window),
+        window=_to_window(window),
         scale=scale,
         softcap=softcap,
         dropout=dropout,
         seed=seed,
         offset=offset,
         layout=layout,
-        max_seqlen_q=_to_integer(max_seqlen_q),
-        max_seqlen_k=_to_integer(max_seqlen_k),
+        max_seqlen_q=_to_integer("max_seqlen_q", max_seqlen_q),
+        max_seqlen_k=_to_integer("max_seqlen_k", max_seqlen_k),
         num_splits=num_splits,
         return_lse=return_lse,
     )
@@ -121,14 +122,14 @@ def attention_gradient(
     """
     options = AttentionOptions(
         causal=causal,
-        window=None if window is None else tuple(window),
+        window=_to_window(window),
         scale=scale,
         dropout=dropout,
         seed=seed,
         offset=offset,
         layout=layout,
-        max_seqlen_q=_to_integer(max_seqlen_q),
-        max_seqlen_k=_to_integer(max_seqlen_k),
+        max_seqlen_q=_to_integer("max_seqlen_q", max_seqlen_q),
+        max_seqlen_k=_to_integer("max_seqlen_k", max_seqlen_k),
         deterministic=deterministic,
         bias_gradient=bias_gradient,
     )
@@ -175,11 +176,11 @@ def paged_attention(
     """
     options = AttentionOptions(
         causal=causal,
-        window=None if window is None else tuple(window),
+        window=_to_window(window),
         scale=scale,
         softcap=softcap,
-        max_seqlen_q=_to_integer(max_seqlen_q),
-        max_seqlen_k=_to_integer(max_seqlen_k),
+        max_seqlen_q=_to_integer("max_seqlen_q", max_seqlen_q),
+        max_seqlen_k=_to_integer("max_seqlen_k", max_seqlen_k),
         return_lse=return_lse,
     )
     lists = (page_starts, page_list, last_page_lens, page_table, seqlens_k)
@@ -215,7 +216,7 @@ def append_to_cache(
     q in place. Pairs are an element of the first and one of the second half, or neighbours if `interleaved`. If the
     attention is causal or has a window, queries have the positions of the new tokens, else that of the first.
     """
-    options = AttentionOptions(causal=causal, window=None if window is None else tuple(window), layout=layout)
+    options = AttentionOptions(causal=causal, window=_to_window(window), layout=layout)
     arrays = (k, v, seqlens_k, page_table, rotary_cos, rotary_sin)
     rotary = "interleaved" if interleaved else "half"
     _append(arrays, (q, k_cache, v_cache), stream, device, options, rotary)
@@ -229,15 +230,25 @@ def _leave_out_last(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     return arrays[:count]
 
 
-def _to_integer(length: Any) -> int | None:
+def _to_integer(name: str, length: Any) -> int | None:
     """A length, which may be an array of one integer."""
-    return None if length is None else operator.index(length)
+    try:
+        return None if length is None else operator.index(length)
+    except TypeError as error:
+        raise InvalidValueError(f"{name} is {length!r}, must be a whole number") from error
+
+
+def _to_window(window: Sequence[int] | None) -> tuple[int, ...] | None:
+    try:
+        return None if window is None else tuple(map(operator.index, window))
+    except TypeError as error:
+        raise InvalidValueError(f"window is {window!r}, must be two whole numbers") from error
 
 
 _PACKED = ("cu_seqlens_q", "cu_seqlens_k")
 _BIASES = ("bias", "alibi_slopes")
-_attention = ArrayFunction(plan_attention, "q", "k", "v", *_BIASES, *_PACKED, "seqlens_k", "page_table")
-_gradient = ArrayFunction(plan_gradient, "q", "k", "v", "output_gradient", "out", "lse", *_BIASES, *_PACKED)
+_attention = ArrayFunction(plan_attention, "q", "k", "v", *_BIASES, *_PACKED, "seqlens_k", "page_table", required=3)
+_gradient = ArrayFunction(plan_gradient, "q", "k", "v", "output_gradient", "out", "lse", *_BIASES, *_PACKED, required=6)
 _LISTS = ("page_starts", "page_list", "last_page_lens", "page_table", "seqlens_k")
 _paged = ArrayFunction(plan_prefill, "q", "k_cache", "v_cache", "alibi_slopes", "cu_seqlens_q", *_LISTS, "sink_logits")
-_append = ArrayFunction(plan_append, "k", "v", "seqlens_k", "page_table", "rotary_cos", "rotary_sin")
+_append = ArrayFunction(plan_append, "k", "v", "seqlens_k", "page_table", "rotary_cos", "rotary_sin", required=3)

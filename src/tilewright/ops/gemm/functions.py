@@ -54,7 +54,8 @@ def matmul(
     The last two dimensions of `a` (…, m, k) and `b` (…, k, n) are matrices, and leading dimensions are broadcast, as in
     `numpy.matmul`; a vector is a matrix of one row (`a`) or one column (`b`). Any strides are accepted: `w.T` is not
     copied. `bias` is a vector (n,), or an array that can be broadcast to the result. `activation` is one of relu, gelu,
-    gelu_tanh, silu, sigmoid and tanh.
+    gelu_tanh, silu, sigmoid and tanh. Both are applied after the product is rounded to the result's type. bf16 results
+    are truncated if kernels are compiled with HIP headers before 6.5.50421.
 
     The kernel is selected, and built if necessary, on the first call for these shapes. Arrays may be NumPy arrays,
     torch tensors or objects with `__dlpack__`; the result is of the same library. `tilewright.options` sets the device
@@ -242,4 +243,4 @@ def _select_all(array: ArraySpec, place: tuple[int, ...]) -> ArraySpec:
     return array
 
 
-_matmul = ArrayFunction(plan_matmul, "a", "b", "bias")
+_matmul = ArrayFunction(plan_matmul, "a", "b", "bias", required=2)

@@ -146,4 +146,4 @@ def _check_scale(scale: ArraySpec, shapes: tuple[tuple[int, ...], ...], line: st
     return (vector if vector.is_packed else vector.pack()).reshape((scale.size,))
 
 
-_scaled_matmul = ArrayFunction(plan_scaled_matmul, *NAMES)
+_scaled_matmul = ArrayFunction(plan_scaled_matmul, *NAMES, required=2)

@@ -384,6 +384,6 @@ def _make_plan(
     return ArrayPlan((whole,), (ArrayLaunch(problem, inputs, (stored,)),), addend=addend)
 
 
-_conv = ArrayFunction(plan_conv, "input", "weight", "bias")
-_conv_input_gradient = ArrayFunction(plan_input_gradient, "output_gradient", "weight")
-_conv_weight_gradient = ArrayFunction(plan_weight_gradient, "input", "output_gradient")
+_conv = ArrayFunction(plan_conv, "input", "weight", "bias", required=2)
+_conv_input_gradient = ArrayFunction(plan_input_gradient, "output_gradient", "weight", required=2)
+_conv_weight_gradient = ArrayFunction(plan_weight_gradient, "input", "output_gradient", required=2)

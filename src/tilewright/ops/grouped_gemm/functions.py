@@ -185,4 +185,4 @@ def _find_letter(array: ArraySpec, letters: str, *, of_b: bool) -> str:
     return usual[0] if usual is not None and usual[0] in found else found[0]
 
 
-_grouped_matmul = ArrayFunction(plan_grouped_matmul, *NAMES)
+_grouped_matmul = ArrayFunction(plan_grouped_matmul, *NAMES, required=2)

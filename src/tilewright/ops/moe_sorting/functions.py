@@ -93,4 +93,4 @@ def plan_sorting(
     return ArrayPlan(tuple(results), (ArrayLaunch(problem, tuple(inputs), tuple(results)),))
 
 
-_sort = ArrayFunction(plan_sorting, *NAMES)
+_sort = ArrayFunction(plan_sorting, *NAMES, required=2)

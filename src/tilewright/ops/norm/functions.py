@@ -147,6 +147,8 @@ def _check(arrays: dict[str, ArraySpec], options: _Options) -> None:
         choose("quantize", options.quantize, QUANTIZED_DTYPES)
     elif "smooth" in arrays:
         raise InvalidValueError('smooth needs quantize="int8" or "fp8": its factors are those of a quantisation')
+    if options.kind != "smoothquant" and "weight" not in arrays:
+        raise TensorError("weight is None, but kernels multiply by it: pass ones")
     for name, array in arrays.items():
         wanted = x.shape if name in STRIDES else x.shape[-1:]
         if array.shape != wanted or not wanted:
