@@ -88,3 +88,11 @@ def test_every_form_of_a_mask_has_as_many_trials() -> None:
     kernel = SUBJECTS["fmha/forward"]
     forms = {form: dataclasses.replace(kernel.config, mask_form=form) for form in ("any", "causal", "window")}
     assert len({len(trials(config, kernel.arch)) for config in forms.values()}) == 1
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_transposed_values_need_a_kernel_for_them(name: str) -> None:
+    """A kernel without the field v_layout takes the stride of an element for that of a row."""
+    kernel = SUBJECTS[name]
+    transposed = dataclasses.replace(trials(kernel.config, kernel.arch)[0], v_layout="col")
+    assert "S602" in [violation.code for violation in tw.fits(kernel.config, transposed, kernel.arch)]
