@@ -97,8 +97,7 @@ def test_sweeps_killed_at_any_instant_lose_and_repeat_nothing(tmp_path: Path, ki
             if chance.random() < 0.5:
                 time.sleep(chance.uniform(0, 1.0))
             else:
-                wanted = begun + chance.randrange(12)
-                eventually(lambda log=log, wanted=wanted, pid=pid: len(_read_lines(log)) > wanted or not is_alive(pid))
+                _wait_for_lines(log, begun + chance.randrange(12), pid)
                 time.sleep(chance.uniform(0, 0.01))
             workers = children_of(pid)
             kill(pid)
@@ -108,6 +107,11 @@ def test_sweeps_killed_at_any_instant_lose_and_repeat_nothing(tmp_path: Path, ki
         summary = swept(plan, folder)
         assert (summary.left, summary.damaged) == (0, 0)
         assert journalled(folder) == sorted(task.key for task in plan.iterate_tasks())
+
+
+def _wait_for_lines(log: Path, count: int, pid: int) -> None:
+    """Wait until more tasks have begun, or the sweep has ended."""
+    eventually(lambda: len(_read_lines(log)) > count or not is_alive(pid), 300)
 
 
 def _read_known(folder: Path) -> set[str]:

@@ -13,6 +13,7 @@ from tilewright.base.digest import to_canonical_json
 from tilewright.base.errors import CompileError, PackError
 from tilewright.building.driver import NO_CONFIG_FILES
 from tilewright.building.flags import HIP_FORWARD, HIP_FORWARD_FLAGS
+from tilewright.building.outcome import is_disk_full
 from tilewright.building.pack.kernels import PackMember
 from tilewright.building.pack.problems import (
     count_stages,
@@ -310,5 +311,7 @@ def _run_compiler(plan: LibraryPlan, toolchain: Toolchain, words: Sequence[str],
     ran = run_command((str(toolchain.cxx), NO_CONFIG_FILES, *words), folder=plan.work, timeout_s=_TIMEOUT_S)
     if ran.timed_out:
         raise CompileError(f"cannot {action}: the compiler did not end within {_TIMEOUT_S:g} s.", ran.output)
+    if ran.code != 0 and is_disk_full(plan.work, ran.output):
+        raise PackError(f"cannot {action}: the disk is full. Name a folder on a disk with free space.")
     if ran.code != 0:
         raise CompileError(f"cannot {action}: {toolchain.cxx} ended with code {ran.code}.\n{ran.output}", ran.output)
