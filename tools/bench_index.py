@@ -83,7 +83,7 @@ def publish(root: Path, keys: int) -> Site:
             large.append(key)
     key_file = create_private_key(root / "key")
     pinned = write_root(folder, *([key_file.public_key],) * 3, 1, [key_file], 365)
-    publish_targets(folder, 0, targets, key_file, 90)
+    publish_targets(folder, targets, key_file, 90)
     sign_timestamp(folder, key_file, 14)
     return Site(folder, pinned.read_bytes(), large)
 
@@ -198,10 +198,10 @@ def measure_table(count: int) -> dict[str, float]:
         key = create_private_key(root / "key")
         pinned = write_root(folder, *([key.public_key],) * 3, 1, [key], 365).read_bytes()
         started = time.process_time()
-        first = publish_targets(folder, 0, [make_target(number) for number in range(count)], key, 90)
+        first = publish_targets(folder, [make_target(number) for number in range(count)], key, 90)
         published_s = time.process_time() - started
         started = time.process_time()
-        second = publish_targets(folder, count, [make_target(count + n) for n in range(100)], key, 90)
+        second = publish_targets(folder, [make_target(count + n) for n in range(100)], key, 90)
         added_s = time.process_time() - started
         publisher_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         sign_timestamp(folder, key, 14)

@@ -25,8 +25,9 @@ from tilewright.building.store.local import Store
 from tilewright.building.store.remote import RemoteLimits
 from tilewright.building.store.tiers import CircuitBreaker, Tiers
 
-# Short, so that a server that does not answer costs a test a second.
-LIMITS = RemoteLimits(1.0, 1e6, 5.0, 1.0, 64)
+PATIENT = RemoteLimits(30.0, 1e6, 60.0, 1.0, 64)
+# Short, so that a server that does not answer costs a test two seconds.
+IMPATIENT = RemoteLimits(2.0, 1e6, 5.0, 1.0, 64)
 KEYS = tuple(key_of(number) for number in range(6))
 SMALL = b"a kernel" * 100
 
@@ -94,14 +95,16 @@ class World:
     asked: list[str] = field(default_factory=list)
     server: Server | None = None
 
-    def client(self, name: str = "client", *, recheck_s: float = 0.0, root: bytes | None = None) -> Tiers:
+    def client(
+        self, name: str = "client", *, recheck_s: float = 0.0, root: bytes | None = None, limits: RemoteLimits = PATIENT
+    ) -> Tiers:
         """A machine with a store of its own, which pins the first root."""
         pinned = root if root is not None else self.read("1.root.json")
         fetcher = Fetcher(parse_address(self.url))
         index = TrustedIndex(pinned, self.root / name / "copy", fetcher, recheck_s)
         remote = IndexRemote(self.url, index, fetcher)
         link = CircuitBreaker()
-        return Tiers(Store(self.root / name / "store"), remote, writes=False, link=link, limits=LIMITS)
+        return Tiers(Store(self.root / name / "store"), remote, writes=False, link=link, limits=limits)
 
     def publish(self, days: float = 14.0) -> None:
         """Publish the next snapshot."""

@@ -44,8 +44,7 @@ def add(world: World, numbers: range) -> list[str]:
     """List kernels that have no blobs."""
     keys = [key_of(f"more {number}") for number in numbers]
     new = [TargetFile.from_data(get_blob_path(key), b"x", ["sha256"]) for key in keys]
-    known = verify_folder(world.folder, world.read("1.root.json"), blobs=False).keys
-    publish_targets(world.folder, known, new, world.index, 90)
+    publish_targets(world.folder, new, world.index, 90)
     sign_timestamp(world.folder, world.timestamp, 14)
     return keys
 

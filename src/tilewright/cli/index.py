@@ -141,10 +141,11 @@ def sign(folder: Path, key: Path, days: float, as_json: bool) -> None:
     from tilewright.building.index.publish import sign_timestamp
 
     signed = sign_timestamp(folder, read_private_key(key), days)
+    snapshot = signed.snapshot_meta.version
     if as_json:
-        print_json({"version": signed.version, "snapshot": signed.snapshot, "expires": signed.expires.isoformat()})
+        print_json({"version": signed.version, "snapshot": snapshot, "expires": signed.expires.isoformat()})
     else:
-        click.echo(f"version {signed.version} with snapshot {signed.snapshot}, for {days:g} days")
+        click.echo(f"version {signed.version} with snapshot {snapshot}, for {days:g} days")
 
 
 @command.command(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,15 +72,6 @@ class PublishedIndex:
 
 
 @dataclass(frozen=True)
-class SignedTimestamp:
-    """The result of `sign_timestamp`."""
-
-    version: int
-    snapshot: int
-    expires: datetime
-
-
-@dataclass(frozen=True)
 class VerifiedIndex:
     """The result of `verify_folder`: the version of the snapshot, the number of keys, and what is damaged."""
 
@@ -121,7 +112,7 @@ def write_root(
 def publish_kernels(folder: Path, store: Store, signer: CryptoSigner, days: float) -> PublishedIndex:
     """Add all built kernels of a store to the index, as a new snapshot. Kernels that it has are not read again."""
     _refuse_earlier_format(folder)
-    known = {path for targets in _read_bins(folder) for path in targets.targets}
+    known = {path for targets in _read_bins(folder).values() for path in targets.targets}
     new = []
     entries = [entry for entry in store.list_entries() if isinstance(entry.content, Artifact)]
     with report_task("adding kernels", len(entries)) as advance:
@@ -135,7 +126,7 @@ def publish_kernels(folder: Path, store: Store, signer: CryptoSigner, days: floa
                     what = f"{entry.key} has {len(blob):,} bytes, over {MAX_BLOB_BYTES:,}"
                     emit(Notice(f"{what}: it is not added to the index"))
             advance(entry.name)
-    return publish_targets(folder, len(known), new, signer, days)
+    return publish_targets(folder, new, signer, days)
 
 
 def write_blob(folder: Path, path: str, blob: bytes) -> TargetFile:
@@ -145,37 +136,41 @@ def write_blob(folder: Path, path: str, blob: bytes) -> TargetFile:
     return target
 
 
-def publish_targets(
-    folder: Path, known: int, new: Sequence[TargetFile], signer: CryptoSigner, days: float
-) -> PublishedIndex:
-    """Sign new entries, in addition to the `known` that the index has, as a new snapshot."""
+def publish_targets(folder: Path, new: Sequence[TargetFile], signer: CryptoSigner, days: float) -> PublishedIndex:
+    """Sign new entries, in addition to those that the index has, as a new snapshot."""
     root = _require_root(folder)
     _require_key(root, Targets.type, signer)
-    snapshot = _read_newest(folder, Snapshot)
-    old = None if snapshot is None else _read_roles(folder, snapshot)
-    bits = max(_choose_bits(known + len(new)), 0 if old is None else old.bit_length)
+    snapshot, bins = _read_newest(folder, Snapshot), _read_bins(folder)
+    targets = [target for content in bins.values() for target in content.targets.values()] + list(new)
+    bits = max(_choose_bits(len(targets)), len(bins).bit_length() - 1)
     roles = SuccinctRoles([signer.public_key.keyid], 1, bits, _BIN)
-    expires, bin_expires = _compute_expiry(days), _compute_expiry(_BIN_DAYS)
-    # Roles stay listed when bins are split, since clients refuse a snapshot that lacks a role of the one before.
-    meta = {} if snapshot is None else dict(snapshot.meta)
-    signed = 0
-    for name, content, changed in _split_bins(folder, old, roles, new):
-        before = meta.get(f"{name}.json")
-        if not changed and content.expires > expires:
-            continue
-        bin_targets = Targets(1 if before is None else before.version + 1, None, bin_expires, content.targets)
-        meta[f"{name}.json"] = _sign(folder, name, bin_targets, signer)
-        signed += 1
     delegations = Delegations({signer.public_key.keyid: signer.public_key}, succinct_roles=roles)
+    if snapshot is not None and _read_targets(folder, Targets.type, snapshot).signed.delegations != delegations:
+        bins = {}
+    groups: dict[str, dict[str, TargetFile]] = {name: {} for name in roles.get_roles()}
+    for target in targets:
+        groups[roles.get_role_for_target(target.path)][target.path] = target
+    expires, bin_expires = _compute_expiry(days), _compute_expiry(_BIN_DAYS)
+    # Bins stay listed when there are more of them, since clients refuse a snapshot without a role of the one before.
+    meta = {} if snapshot is None else dict(snapshot.meta)
+    changed = [
+        name
+        for name, group in groups.items()
+        if name not in bins or bins[name].targets != group or bins[name].expires <= expires
+    ]
+    for name in changed:
+        before = meta.get(f"{name}.json")
+        content = Targets(1 if before is None else before.version + 1, None, bin_expires, groups[name])
+        meta[f"{name}.json"] = _sign(folder, name, content, signer)
     version = 1 if snapshot is None else snapshot.version + 1
     top = Targets(version, expires=expires, delegations=delegations)
     meta["targets.json"] = _sign(folder, Targets.type, top, signer)
     _sign(folder, Snapshot.type, Snapshot(version, expires=expires, meta=meta), signer)
     size = sum(target.length for target in new)
-    return PublishedIndex(version, known + len(new), len(new), size, roles.number_of_bins, signed)
+    return PublishedIndex(version, len(targets), len(new), size, len(groups), len(changed))
 
 
-def sign_timestamp(folder: Path, signer: CryptoSigner, days: float) -> SignedTimestamp:
+def sign_timestamp(folder: Path, signer: CryptoSigner, days: float) -> Timestamp:
     """Sign the newest snapshot: clients use it from now on, for a number of days."""
     root = _require_root(folder)
     _require_key(root, Timestamp.type, signer)
@@ -196,7 +191,7 @@ def sign_timestamp(folder: Path, signer: CryptoSigner, days: float) -> SignedTim
     timestamp = Metadata(Timestamp(version, expires=_compute_expiry(days), snapshot_meta=meta))
     timestamp.sign(signer)
     _write(file, timestamp.to_bytes())
-    return SignedTimestamp(version, snapshot.signed.version, timestamp.signed.expires)
+    return timestamp.signed
 
 
 @dataclass(frozen=True)
@@ -257,44 +252,13 @@ def _choose_bits(count: int) -> int:
     return min(max(round(math.log2(bins)), _LEAST_BITS), _MOST_BITS)
 
 
-def _split_bins(
-    folder: Path, old: SuccinctRoles | None, roles: SuccinctRoles, new: Sequence[TargetFile]
-) -> Iterator[tuple[str, Targets, bool]]:
-    """Yield name and content of each bin, and whether it must be signed. Only one earlier bin is in memory.
-
-    The bin of a path has the leading bits of its digest as its number, so an earlier bin has all paths of those that
-    it is split into.
-    """
-    added = _group(roles, new)
+def _read_bins(folder: Path) -> dict[str, Targets]:
+    """Read the bins of the newest snapshot."""
     snapshot = _read_newest(folder, Snapshot)
-    old_names = [""] if old is None else list(old.get_roles())
-    names = list(roles.get_roles())
-    each = len(names) // len(old_names)
-    for number, old_name in enumerate(old_names):
-        before = Targets() if snapshot is None else _read_targets(folder, old_name, snapshot).signed
-        parts = _group(roles, before.targets.values())
-        for name in names[number * each : (number + 1) * each]:
-            before.targets = parts.get(name, {}) | added.get(name, {})
-            yield name, before, old != roles or name in added
-
-
-def _group(roles: SuccinctRoles, targets: Iterable[TargetFile]) -> dict[str, dict[str, TargetFile]]:
-    groups: dict[str, dict[str, TargetFile]] = {}
-    for target in targets:
-        groups.setdefault(roles.get_role_for_target(target.path), {})[target.path] = target
-    return groups
-
-
-def _read_bins(folder: Path) -> Iterator[Targets]:
-    """Yield the bins of the newest snapshot."""
-    snapshot = _read_newest(folder, Snapshot)
-    if snapshot is not None:
-        for name in _read_roles(folder, snapshot).get_roles():
-            yield _read_targets(folder, name, snapshot).signed
-
-
-def _read_roles(folder: Path, snapshot: Snapshot) -> SuccinctRoles:
-    return _get_roles(_read_targets(folder, Targets.type, snapshot).signed)
+    if snapshot is None:
+        return {}
+    names = _get_roles(_read_targets(folder, Targets.type, snapshot).signed).get_roles()
+    return {name: _read_targets(folder, name, snapshot).signed for name in names}
 
 
 def _read_targets(folder: Path, name: str, snapshot: Snapshot) -> Metadata[Targets]:
