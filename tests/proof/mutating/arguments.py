@@ -50,6 +50,8 @@ ROUNDED = "the same sum in other parts, within the tolerance"
 _REASONS = {
     ("fmha", "window_left", SMALLER): "every number below 0 means all keys",
     ("fmha", "window_right", SMALLER): "every number below 0 means all keys",
+    ("fmha", "kv_heads", DEFAULT): "there are no keys: it is only checked to divide the heads",
+    ("gemm_quant", "scale_a", SWAPPED): "one scale each: their product is the same",
 }
 _NOT_ARGUMENTS = ("size",)  # of the struct itself
 
