@@ -26,7 +26,7 @@ from tilewright.emulator.launch import Mode
 from tilewright.ops import find_op
 from tilewright.ops.kernel import Kernel
 
-pytestmark = [pytest.mark.compile, pytest.mark.deep]
+pytestmark = [pytest.mark.compile, pytest.mark.deep, pytest.mark.timeout(7200)]
 
 SEED = 36_2026
 RANDOM_PROBLEMS = 20
