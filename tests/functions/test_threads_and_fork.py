@@ -96,8 +96,8 @@ def view(variant: int) -> Any:
 
 
 def change_options(variant: int) -> Any:
-    with tw.options(pad=bool(variant % 2)) as options:
-        return options.pad
+    with tw.options(build=("never", "auto")[variant % 2]) as options:
+        return options.build
 
 
 def multiply_scaled(variant: int) -> Any:
