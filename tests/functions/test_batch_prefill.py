@@ -189,9 +189,9 @@ def test_the_result_is_written_to_an_array() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dropout_p": 0.1}, "dropout_p is not supported"),
-        ({"return_attn_probs": True}, "return_attn_probs is not supported"),
-        ({"q_descale": torch.ones(1)}, "q_descale is not supported"),
+        ({"dropout_p": 0.1}, "does not support dropout_p"),
+        ({"return_attn_probs": True}, "does not support return_attn_probs"),
+        ({"q_descale": torch.ones(1)}, "does not support q_descale"),
         ({"sink_ptr": torch.zeros(HEADS).half()}, "sink_logits is float16, must be float32"),
         ({"sink_ptr": torch.zeros(KV_HEADS)}, "sink_logits is 2, must be 4: one number for each head"),
         ({"seqlen_k": torch.tensor(KEYS)}, "seqlen_k is only for block_table"),

@@ -82,7 +82,7 @@ def test_results_are_written_to_a_given_tensor() -> None:
 def test_unsupported_arguments_are_errors() -> None:
     q = draw(1, 1, 2, 8, 32).detach()
     with use(get_kernels("plain")):
-        with pytest.raises(InvalidValueError, match=r"dropout_p is 0\.5"):
+        with pytest.raises(InvalidValueError, match=r"dropout_p, which is 0\.5"):
             aten._scaled_dot_product_flash_attention(q, q, q, 0.5)
         with pytest.raises(InvalidValueError, match="block_table"):
             table = torch.zeros(1, 1, dtype=torch.int32)

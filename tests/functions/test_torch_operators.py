@@ -186,7 +186,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
         TensorError,
         "tokens, heads, size",
     ),
-    "probabilities": (lambda: twt.flash_attn_func(Q, Q, Q, return_attn_probs=True), InvalidValueError, "probabilities"),
+    "probabilities": (lambda: twt.flash_attn_func(Q, Q, Q, return_attn_probs=True), InvalidValueError, "attn_probs"),
     "leftpad": (lambda: twt.flash_attn_with_kvcache(Q, Q, Q, cache_leftpad=Q), InvalidValueError, "cache_leftpad"),
     "batch index": (lambda: twt.flash_attn_with_kvcache(Q, Q, Q, cache_batch_idx=Q), InvalidValueError, "batch_idx"),
     "only k": (lambda: twt.flash_attn_with_kvcache(Q, Q, Q, k=Q), InvalidValueError, "both k and v"),

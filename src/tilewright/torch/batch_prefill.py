@@ -9,14 +9,7 @@ import torch
 from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fmha.functions import paged_attention
 from tilewright.torch.emulation import find_device
-from tilewright.torch.unsupported import find_unsupported
-
-# Arguments of aiter's function of which only the default is supported.
-_DEFAULTS: dict[str, Any] = {
-    "dropout_p": 0.0,
-    "return_attn_probs": False,
-    **dict.fromkeys(("q_descale", "k_descale", "v_descale")),
-}
+from tilewright.torch.unsupported import reject_unsupported
 
 
 def mha_batch_prefill_func(
@@ -63,8 +56,7 @@ def mha_batch_prefill_func(
     """
     given: dict[str, Any] = {"dropout_p": dropout_p, "return_attn_probs": return_attn_probs}
     given |= {"q_descale": q_descale, "k_descale": k_descale, "v_descale": v_descale}
-    if name := find_unsupported(given, _DEFAULTS):
-        raise InvalidValueError(f"{name} is not supported: leave it out")
+    reject_unsupported("mha_batch_prefill_func", given, {"dropout_p": 0.0, "return_attn_probs": False})
     if block_table is not None:
         kv_indptr = kv_page_indices = kv_last_page_lens = None
     elif seqlen_k is not None:

@@ -10,7 +10,10 @@ from tilewright.base.errors import InvalidValueError
 from tilewright.ops.fmha.functions import append_to_cache
 from tilewright.torch.attention_operators import attention, cached_attention
 from tilewright.torch.emulation import find_device
-from tilewright.torch.unsupported import find_unsupported
+from tilewright.torch.unsupported import reject_unsupported
+
+# Of the arguments that are not supported; others have None.
+_DEFAULTS = {"return_attn_probs": False}
 
 
 def flash_attn_func(
@@ -27,7 +30,7 @@ def flash_attn_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """Attention of q, k and v (batch, seqlen, heads, size). `return_attn_probs` is not supported."""
-    _refuse_probabilities(return_attn_probs)
+    reject_unsupported("flash_attn_func", {"return_attn_probs": return_attn_probs}, _DEFAULTS)
     return attention(
         q, k, v, dropout=dropout_p, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap,
         alibi_slopes=alibi_slopes, deterministic=deterministic,
@@ -52,10 +55,12 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     block_table: torch.Tensor | None = None,
 ) -> Any:
-    """Attention of packed sequences (tokens, heads, size). `return_attn_probs`, `block_table` are not supported."""
-    _refuse_probabilities(return_attn_probs)
-    if block_table is not None:
-        raise InvalidValueError("block_table is not supported for packed sequences: use flash_attn_with_kvcache")
+    """Attention of packed sequences (tokens, heads, size). `return_attn_probs`, `block_table` are not supported.
+
+    For a cache of pages, use `flash_attn_with_kvcache`.
+    """
+    given = {"return_attn_probs": return_attn_probs, "block_table": block_table}
+    reject_unsupported("flash_attn_varlen_func", given, _DEFAULTS)
     return attention(
         q, k, v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q,
         max_seqlen_k=max_seqlen_k, dropout=dropout_p, scale=softmax_scale, causal=causal, window=window_size,
@@ -89,11 +94,12 @@ def flash_attn_with_kvcache(
     `cache_batch_idx` and `cache_leftpad` are not supported. `num_splits` 0 lets Tilewright choose.
     """
     given = {"cache_batch_idx": cache_batch_idx, "cache_leftpad": cache_leftpad}
-    if name := find_unsupported(given, dict.fromkeys(given)):
-        raise InvalidValueError(f"{name} is not supported: leave it out")
+    reject_unsupported("flash_attn_with_kvcache", given)
     if (k is None) != (v is None):
         raise InvalidValueError("pass both k and v, or neither")
     lengths = _read_lengths(cache_seqlens, q, k_cache, block_table)
+    if k is None:
+        reject_unsupported("a call without k and v", {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin})
     if k is not None and v is not None:
         rotated = q.contiguous().clone() if rotary_cos is not None else q
         append_to_cache(
@@ -119,8 +125,3 @@ def _read_lengths(
     if isinstance(given, int):
         return torch.full((q.shape[0],), given, dtype=torch.int32, device=q.device)
     return given.to(torch.int32)
-
-
-def _refuse_probabilities(wanted: bool) -> None:
-    if wanted:
-        raise InvalidValueError("return_attn_probs is not supported: kernels never store the probabilities")

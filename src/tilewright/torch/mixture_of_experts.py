@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -10,20 +10,15 @@ from tilewright.base.errors import InvalidValueError, TensorError, choose
 from tilewright.torch.grouped_matmul import grouped_mm, scaled_grouped_mm
 from tilewright.torch.quantization import TYPES, quantize_rows
 from tilewright.torch.sorting import sort_by_expert
-from tilewright.torch.unsupported import find_unsupported
+from tilewright.torch.unsupported import reject_unsupported
 
 # Of gate and up; the last one is clamped, with a limit and a factor of the sigmoid's argument.
 _ACTIVATIONS = ("silu", "gelu", "swiglu")
 # Whether products have scales, by aiter's names of kinds of quantisation.
 _QUANTS = {"none": False, "no": False, "per_token": True}
 _TOKEN_BITS = 24  # of an entry of `sort_by_expert`; the place among a token's experts is above
-# Arguments of aiter's function of which only the default is supported.
-_DEFAULTS: dict[str, Any] = {
-    "doweight_stage1": False,
-    "hidden_pad": 0,
-    "intermediate_pad": 0,
-    **dict.fromkeys(("a2_scale", "num_local_tokens", "bias1", "bias2")),
-}
+# Arguments of aiter's function of which only the default is supported, if that is not None.
+_DEFAULTS = {"doweight_stage1": False, "hidden_pad": 0, "intermediate_pad": 0, "splitk": 0}
 
 
 def fused_moe(
@@ -48,6 +43,7 @@ def fused_moe(
     intermediate_pad: int = 0,
     bias1: torch.Tensor | None = None,
     bias2: torch.Tensor | None = None,
+    splitk: int = 0,
     *,
     swiglu_alpha: float = 1.702,
     swiglu_limit: float = 7.0,
@@ -76,15 +72,15 @@ def fused_moe(
     must be given. `a2_scale` must be None. Only `topk_weight` has a gradient then.
 
     `block_size_M` and `moe_sorting_dispatch_policy` choose among aiter's kernels, and are ignored. The other arguments
-    are those of biases and of padded weights, which are not supported: only their defaults are accepted.
+    are those of biases, of padded weights and of `splitk`, which are not supported: only their defaults are accepted.
     """
     del block_size_M, moe_sorting_dispatch_policy
     given = {
         **{"doweight_stage1": doweight_stage1, "hidden_pad": hidden_pad, "a2_scale": a2_scale},
         **{"intermediate_pad": intermediate_pad, "num_local_tokens": num_local_tokens, "bias1": bias1, "bias2": bias2},
+        "splitk": splitk,
     }
-    if name := find_unsupported(given, _DEFAULTS):
-        raise InvalidValueError(f"fused_moe does not support {name}: leave it out")
+    reject_unsupported("fused_moe", given, _DEFAULTS)
     chosen = choose("activation", str(_read_name(activation)), _ACTIVATIONS)
     quantised = _QUANTS[choose("quant_type", str(_read_name(quant_type)).lower(), _QUANTS)]
     _check(hidden_states, w1, w2, topk_weight, topk_ids, expert_mask)

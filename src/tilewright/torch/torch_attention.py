@@ -13,10 +13,14 @@ from typing import Any
 
 import torch
 
-from tilewright.base.errors import InvalidValueError, UnsupportedError
+from tilewright.base.errors import UnsupportedError
 from tilewright.torch.attention_operators import NO_WINDOW
+from tilewright.torch.unsupported import reject_unsupported
 
 NAME = "tilewright"
+_FUNCTION = f"the flash attention {NAME!r}"
+# Of the arguments that are not supported; others have None.
+_DEFAULTS = {"dropout_p": 0.0, "return_debug_mask": False}
 # The first version with the function (its documentation, stored in November 2025 for that release).
 _FIRST_TORCH = "2.10"
 # torch names AMD's GPUs CUDA as well.
@@ -63,13 +67,6 @@ def _read_window(left: int | None, right: int | None) -> list[int]:
     return [NO_WINDOW[0] if left is None else left, NO_WINDOW[1] if right is None else right]
 
 
-def _reject_values(**given: Any) -> None:
-    """Raise for values that kernels cannot take from PyTorch's operators."""
-    for name, value in given.items():
-        if value:
-            raise InvalidValueError(f"{name} is {value}: the flash attention {NAME!r} does not support it")
-
-
 def _compute(
     query: torch.Tensor,
     key: torch.Tensor,
@@ -87,7 +84,7 @@ def _compute(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The result and the LSE of tensors (batch, seqlen, heads, size), or packed ones (tokens, heads, size)."""
     # Dropout needs its seed in the backward pass: as a tensor on the GPU, the host would have to wait for it.
-    _reject_values(dropout_p=dropout_p, return_debug_mask=return_debug_mask)
+    reject_unsupported(_FUNCTION, {"dropout_p": dropout_p, "return_debug_mask": return_debug_mask}, _DEFAULTS)
     found: tuple[torch.Tensor, torch.Tensor] = torch.ops.tilewright.attention(
         query, key, value, alibi_slopes, cum_seq_q, cum_seq_k, max_q, max_k, is_causal, window, scale, 0.0, 0.0, 0,
         False,
@@ -149,7 +146,7 @@ def _flash_forward(
     block_table: torch.Tensor | None = None,
     num_splits: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    _reject_values(seqused_k=seqused_k is not None, block_table=block_table is not None, num_splits=num_splits)
+    reject_unsupported(_FUNCTION, {"seqused_k": seqused_k, "block_table": block_table, "num_splits": num_splits})
     window = _read_window(window_size_left, window_size_right)
     out, lse = _compute(
         query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, return_debug_mask, scale, window,
@@ -184,7 +181,7 @@ def _flash_backward(
     window_size_left: int | None = None,
     window_size_right: int | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    _reject_values(dropout_p=dropout_p)
+    reject_unsupported(_FUNCTION, {"dropout_p": dropout_p}, _DEFAULTS)
     window = _read_window(window_size_left, window_size_right)
     found = _differentiate(
         grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, is_causal, scale, window
@@ -227,7 +224,7 @@ def _sdpa_backward(
     *,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    _reject_values(dropout_p=dropout_p)
+    reject_unsupported(_FUNCTION, {"dropout_p": dropout_p}, _DEFAULTS)
     d_o, q, k, v, o = (tensor.transpose(1, 2) for tensor in (grad_out, query, key, value, out))
     found = _differentiate(d_o, q, k, v, o, logsumexp, None, None, max_q, max_k, is_causal, scale, list(NO_WINDOW))
     return tuple(

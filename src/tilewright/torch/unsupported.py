@@ -1,4 +1,4 @@
-"""Arguments that functions have as in another library, and of which they support only the default."""
+"""Arguments that adapters receive as another library passes them, and do not support."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Any
 
 import torch
 
+from tilewright.base.errors import InvalidValueError
 
-def find_unsupported(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str | None:
-    """Return the first argument in `defaults` that has another value; None if there is none."""
-    return next((name for name, default in defaults.items() if not _is_default(given[name], default)), None)
+
+def reject_unsupported(function: str, given: Mapping[str, Any], defaults: Mapping[str, Any] | None = None) -> None:
+    """Raise for an argument that has another value than its default, which is None unless `defaults` has another."""
+    for name, value in given.items():
+        if not _is_default(value, (defaults or {}).get(name)):
+            shown = "a tensor" if isinstance(value, torch.Tensor) else repr(value)
+            raise InvalidValueError(f"{function} does not support {name}, which is {shown}: leave it out")
 
 
 def _is_default(value: Any, default: Any) -> bool:
