@@ -109,10 +109,14 @@ class Tensor:
         self.buffer.fill(0)
     def data_ptr(self): return self.buffer.address
     def stride(self): return (self.shape[1], 1)
+    def is_neg(self): return False
+    def storage_offset(self): return 0
+    def untyped_storage(self): return types.SimpleNamespace(nbytes=lambda: self.buffer.nbytes)
 
 a, b, c = (Tensor((32, 32)) for _ in range(3))
-stream = device.stream()
+stream, written = device.stream(), []
 torch.cuda.current_stream = lambda index: types.SimpleNamespace(cuda_stream=stream.handle)
+torch.autograd.graph.increment_version = written.append
 shim = open_shim()
 with tw.options(pool=PRODUCTS):
     registry = tw.build(PRODUCTS)
@@ -121,9 +125,10 @@ with tw.options(pool=PRODUCTS):
         run()
         graph = ctypes.c_void_p()
         assert shim.library.hipStreamBeginCapture(ctypes.c_void_p(stream.handle), 2) == 0
+        written.clear()
         run()
         print(shim.library.hipStreamEndCapture(ctypes.c_void_p(stream.handle), ctypes.byref(graph)),
-              shim.count_captured(), shim.list_refused())
+              shim.count_captured(), shim.list_refused(), set(written) == {c})
 """
 
 
@@ -146,6 +151,9 @@ class Tensor:
         self.buffer.fill(0)
     def data_ptr(self): return self.buffer.address
     def stride(self): return self.strides
+    def is_neg(self): return False
+    def storage_offset(self): return 0
+    def untyped_storage(self): return types.SimpleNamespace(nbytes=lambda: self.buffer.nbytes)
     def expand(self, shape): return self
     def permute(self, order): return self
     def contiguous(self):
@@ -162,6 +170,7 @@ torch.cuda.stream = use
 torch.cuda.ExternalStream = lambda handle, device: (handle, device)
 torch.cuda.default_stream = lambda device: ("default", device)
 torch.cuda.current_stream = lambda device: types.SimpleNamespace(cuda_stream=0)
+torch.autograd.graph.increment_version = lambda tensor: None
 a, b, c, stream = Tensor((32, 32), (64, 2)), Tensor((32, 32)), Tensor((32, 32)), device.stream()
 with tw.options(pool=PRODUCTS):
     for chosen in (stream, 0, None):
@@ -184,4 +193,5 @@ def test_torch_copies_in_the_stream_of_the_call() -> None:
 
 
 def test_torch_tensors_use_torchs_current_stream() -> None:
-    assert run_program(CURRENT_STREAM) == ["0 1 []", "0 1 []"]
+    """Each repeated call also counts up the version of its output."""
+    assert run_program(CURRENT_STREAM) == ["0 1 [] True", "0 1 [] True"]

@@ -29,7 +29,7 @@ from tilewright.dispatch.run_tensors import (
     run_host,
 )
 from tilewright.dispatch.select_stages import select_stages
-from tilewright.dispatch.tensors import View, find_torch_stream, to_view
+from tilewright.dispatch.tensors import View, find_torch_stream, increment_versions, to_view
 from tilewright.ops import find_op
 from tilewright.ops.cost_model.cost import ResourceUse
 from tilewright.ops.execution import Execution, Tensor, plan_one_kernel
@@ -161,6 +161,7 @@ class Dispatcher:
         if found is not None:
             check_disjoint(found.pairs, found.tensors, inputs + outputs)
             found.call([view.address for view in inputs + outputs], stream)
+            increment_versions(outputs)
             return out
         execution = self._find_execution(problem)
         wanted = execution.tensors(problem)
@@ -178,6 +179,7 @@ class Dispatcher:
             if prepared:
                 raise InvalidValueError("prepared is for device tensors; host arrays are prepared when they are copied")
             results = run_host(call, plan, wanted, views, stream)
+            increment_versions(outputs)
             return _pick_outputs(out, results)
         real = apply_strides(execution, problem, wanted, views)
         plan, call = self.plan(real, chosen, kernel, pad)
@@ -190,6 +192,7 @@ class Dispatcher:
             pairs = list_disjoint_pairs(wanted, [view.form for view in given])
             self._store_call(_CachedCall(call, problem, wanted, pairs), given, options, prepared)
         call([view.address for view in given], stream)
+        increment_versions(outputs)
         return _pick_outputs(out, [view.tensor for t, view in zip(wanted, given, strict=True) if t.output])
 
     def _store_call(

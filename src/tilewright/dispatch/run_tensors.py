@@ -339,7 +339,8 @@ class _Download:
         steps = tuple(stride * kind.itemsize for stride in strides)
         result = _take_region(np.ndarray(shape, kind, flat, strides=steps), self.asked.shape)
         if out is None and as_torch:
-            out = to_view(get_torch().empty(self.asked.shape, dtype=to_torch_dtype(self.dtype)))
+            # Not on the default device of a `with torch.device(…)` block.
+            out = to_view(get_torch().empty(self.asked.shape, dtype=to_torch_dtype(self.dtype), device="cpu"))
         if out is not None:
             out.to_array()[...] = result
             return out.tensor

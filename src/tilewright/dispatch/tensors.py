@@ -188,6 +188,7 @@ def _find_reader(tensor: Any) -> Callable[[Any], View]:
     if numpy is not None and isinstance(tensor, numpy.ndarray):
         return _read_numpy
     if hasattr(tensor, "data_ptr") and hasattr(tensor, "stride"):
+        _check_torch_type(type(tensor))
         return _read_torch
     if hasattr(tensor, "__dlpack__"):
         return _read_dlpack
@@ -222,10 +223,49 @@ def _read_torch(tensor: Any) -> View:
             "a torch tensor requires a gradient, and kernels do not record one: use tensor.detach(), torch.no_grad(), "
             "or the operators of tilewright.torch, which have gradients"
         )
-    address = tensor.data_ptr()
-    return View(
-        address, tuple(tensor.shape), tensor.stride(), parse_dtype_name(str(tensor.dtype)), place, tensor, "torch"
-    )
+    shape, dtype = tuple(tensor.shape), parse_dtype_name(str(tensor.dtype))
+    try:
+        strides, address, stored = tensor.stride(), tensor.data_ptr(), tensor.untyped_storage().nbytes()
+    except (RuntimeError, ValueError) as error:  # sparse and nested ones, those of torch.func, uninitialized parameters
+        raise TensorError(f"a torch tensor has no memory that kernels can read: {error}") from error
+    needed = 0 if 0 in shape else (tensor.storage_offset() + compute_span(shape, strides)) * SIZES[dtype]
+    if stored < needed or (needed and not address):
+        raise TensorError(
+            f"a torch tensor of shape {shape} needs {needed:,} bytes of storage, and has {stored if address else 0:,}: "
+            "its storage was freed or never allocated, as of parameters that FSDP has not gathered"
+        )
+    _check_pending(tensor)
+    return View(address, shape, strides, dtype, place, tensor, "torch")
+
+
+def _check_torch_type(kind: type) -> None:
+    """Refuse subclasses of torch's tensor whose values are not those in their memory, such as FakeTensor and DTensor.
+
+    They compute them in `__torch_dispatch__`. Parameters and other subclasses have torch's own.
+    """
+    plain = get_torch().Tensor
+    if issubclass(kind, plain) and kind.__torch_dispatch__ is not plain.__torch_dispatch__:  # type: ignore[attr-defined]
+        raise TensorError(
+            f"a {kind.__module__}.{kind.__qualname__} is a torch tensor that computes its values itself, and kernels "
+            "read memory: pass the plain tensor that it wraps, or use the operators of tilewright.torch"
+        )
+
+
+def _check_pending(tensor: Any) -> None:
+    """Refuse what torch has recorded for a tensor, and is not in its memory."""
+    if tensor.is_neg():
+        raise TensorError(
+            "a torch tensor has a pending negation, as the imaginary part of a conjugate has: pass tensor.resolve_neg()"
+        )
+    try:
+        tangent = get_torch().autograd.forward_ad.unpack_dual(tensor).tangent
+    except RuntimeError:  # inside an operator, where torch has taken care of tangents
+        tangent = None
+    if tangent is not None:
+        raise TensorError(
+            "a torch tensor has a tangent of forward-mode differentiation, and kernels do not compute one: pass "
+            "torch.autograd.forward_ad.unpack_dual(tensor).primal"
+        )
 
 
 def _read_dlpack(tensor: Any) -> View:
@@ -288,6 +328,13 @@ def get_torch() -> Any:
 def to_torch_dtype(name: str) -> Any:
     """The torch dtype of a type."""
     return getattr(get_torch(), ARRAY_TYPES[name])
+
+
+def increment_versions(outputs: Iterable[View | None]) -> None:
+    """Count up the versions of torch tensors that are written, so that torch notices if it needs the old values."""
+    for view in outputs:
+        if view is not None and view.library == "torch":
+            get_torch().autograd.graph.increment_version(view.owner)
 
 
 def find_torch_stream(views: Iterable[View | None]) -> int | None:

@@ -22,6 +22,7 @@ from tilewright.dispatch.tensors import (
     find_torch_stream,
     get_spec,
     get_torch,
+    increment_versions,
     to_torch_dtype,
     to_view,
     view_on,
@@ -278,7 +279,8 @@ class _PreparedCall:
                 copy_result(store, result)
         if self.plan.addend is not None:
             add_to_result(results[0], _Part(self.plan.addend).take(views))
-        if out is not None:
+        if outs is not None:
+            increment_versions(outs)  # those of parts and of copies; launches that write a whole tensor did it, too
             return out
         made = [result.tensor for result in results]
         return made[0] if len(made) == 1 else tuple(made)
