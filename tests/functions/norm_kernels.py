@@ -15,7 +15,7 @@ def make_norm(kind: str, dtype: str = "fp32", dtype_y: str = "", **fields: objec
     return kernel_of(norm.config(**{**values, "vector": 1, "pad": True, **fields}), ARCH)  # type: ignore[arg-type]
 
 
-RMS, LAYER = make_norm("rms"), make_norm("layer")
+RMS, LAYER, HALF_RMS = make_norm("rms"), make_norm("layer"), make_norm("rms", "fp16")
 # Two waves share a row.
 WAVES = {"rows": 1, "columns": 1024, "threads": 128, "vector": 8}
 QUANTIZED = make_norm("rms", "fp16", "int8", residual="store", quant="dynamic", **WAVES)

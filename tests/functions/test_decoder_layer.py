@@ -89,12 +89,12 @@ def run_layer(layer: Layer, device: str) -> tuple[Any, Any]:
     rows, scales = tw.rms_norm(layer.x, layer.norms[0], epsilon=EPSILON, quantize="fp8", device=device)
     assert rows.dtype == layer.dtype
     values, channels = layer.qkv
-    qkv = twt.scaled_mm(rows, values.t(), scales.reshape(-1, 1), channels.reshape(1, -1))
+    qkv = twt.scaled_mm(rows, values.t(), scales.reshape(-1, 1), channels.reshape(1, -1), out_dtype=torch.bfloat16)
     q, k, v = qkv.reshape(1, TOKENS, 3, HEADS, SIZE).unbind(2)
     mixed = twt.attention(q, k, v, causal=True).reshape(TOKENS, HIDDEN)
     rows, scales = tw.smooth_quantize(mixed, torch.ones(HIDDEN), quantize="fp8", device=device)
     values, channels = layer.out
-    added = twt.scaled_mm(rows, values.t(), scales.reshape(-1, 1), channels.reshape(1, -1))
+    added = twt.scaled_mm(rows, values.t(), scales.reshape(-1, 1), channels.reshape(1, -1), out_dtype=torch.bfloat16)
     normed, summed = tw.rms_norm(
         added, layer.norms[1], epsilon=EPSILON, residual=layer.x, return_sum=True, device=device
     )

@@ -77,7 +77,7 @@ def test_scales_of_groups_of_b(columns: int, order: str) -> None:
     exact = a.double() @ (b.double() * expand_groups(scale_b, columns, n, k).double())
     found = [tw.scaled_matmul(a, b, None, scale_b)]
     with twt.emulate(ARCH):
-        found.append(twt.scaled_mm(a, b, None, scale_b))
+        found.append(twt.scaled_mm(a, b, None, scale_b, out_dtype=torch.bfloat16))
     for each in found:
         assert each.dtype == torch.bfloat16
         assert ((each.double() - exact).abs() <= exact.abs() * 2.0**-7 + 1e-4).all()
@@ -119,7 +119,7 @@ def check_groups(a: Any, b: Any, scale_a: Any, scale_b: Any) -> None:
     )
     found = [tw.scaled_matmul(a, b, scale_a, scale_b)]
     with twt.emulate(ARCH):
-        found.append(twt.scaled_mm(a, b, scale_a, scale_b))
+        found.append(twt.scaled_mm(a, b, scale_a, scale_b, out_dtype=torch.bfloat16))
     for each in found:
         assert each.dtype == torch.bfloat16
         assert ((each.double() - exact).abs() <= exact.abs() * 2.0**-7 + 1e-4).all()
@@ -224,7 +224,7 @@ def test_the_torch_operator_has_a_fake_form_and_refuses_what_it_lacks() -> None:
     with pytest.raises(InvalidValueError, match="neither bias nor scale_result"):
         twt.scaled_mm(a, b, one, one, bias=torch.ones(N))
     with twt.emulate(ARCH), pytest.raises(TensorError, match=r"needs a \(m, k\) and b"):
-        twt.scaled_mm(a, a, one, one)
+        twt.scaled_mm(a, a, one, one, out_dtype=torch.bfloat16)
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode() as mode:

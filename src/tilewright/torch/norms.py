@@ -13,12 +13,18 @@ from tilewright.ops.norm import functions
 from tilewright.torch.emulation import find_device
 from tilewright.torch.torch_gradients import differentiate_with_torch
 
+# What torch 2.13 adds if `eps` is None: half types are computed in fp32, so it is fp32's epsilon for them, too.
+_EPSILON = torch.finfo(torch.float32).eps
+
 
 def rms_norm(
     x: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
-    """RMSNorm over the last dimensions, `normalized_shape`, as `torch.nn.functional.rms_norm`."""
-    epsilon = torch.finfo(x.dtype).eps if eps is None else eps
+    """RMSNorm over the last dimensions, `normalized_shape`, as `torch.nn.functional.rms_norm`.
+
+    `eps` is that of float32, 1.2e-7, unless you pass it, for all types.
+    """
+    epsilon = _EPSILON if eps is None else eps
     result: torch.Tensor = torch.ops.tilewright.rms_norm(x, list(normalized_shape), weight, epsilon)
     return result
 

@@ -27,13 +27,18 @@ def scaled_mm(
     Scales are one number each, or of the shapes (m, 1) and (1, n). If `scale_a` is None, `scale_b` has the shape
     (k / 128, n) or (k / 128, n / 128), rounded up: a scale for 128 elements along k of 1 or 128 columns. `scale_a` of
     the shape (m, k / 128) has one for 128 elements along k of each row; then `scale_b` is None or (k / 128, n / 128).
-    Their strides may be those that `torch._scaled_mm` requires: other ones than of K contiguous are copied. Without
-    `out_dtype`, the result is bfloat16: kernels have no 8-bit results. `bias` and `scale_result` must be None.
+    Their strides may be those that `torch._scaled_mm` requires: other ones than of K contiguous are copied.
+    `out_dtype` must be given: torch's default is the type of `a`, and kernels have no 8-bit results. `bias` and
+    `scale_result` must be None.
     """
     if bias is not None or scale_result is not None:
         raise InvalidValueError("scaled_mm has neither bias nor scale_result: add and multiply with torch")
-    dtype = torch.bfloat16 if out_dtype is None else out_dtype
-    result: torch.Tensor = torch.ops.tilewright.scaled_mm(a, b, scale_a, scale_b, dtype)
+    if out_dtype is None:
+        raise InvalidValueError(
+            f"scaled_mm without out_dtype returns {a.dtype} in torch, and kernels have no 8-bit results: pass "
+            "out_dtype=torch.bfloat16, float16 or float32"
+        )
+    result: torch.Tensor = torch.ops.tilewright.scaled_mm(a, b, scale_a, scale_b, out_dtype)
     return result
 
 
