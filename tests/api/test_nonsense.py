@@ -53,7 +53,7 @@ WITHOUT = {
     *("arch_names", "devices", "list_used_kernels"),  # no arguments
     *("options", "set_options"),  # see below
     "inspect_kernel",  # it would compile a kernel; its one argument is that of `render`
-    "view_on",  # it needs a buffer of a device
+    "view_on",  # see below
 }
 
 
@@ -88,3 +88,15 @@ def test_nonsense_as_an_option_raises_our_errors(name: str) -> None:
                 pass
         except TilewrightError as error:
             assert str(error)
+
+
+@pytest.mark.compile
+def test_nonsense_for_a_view_raises_our_errors() -> None:
+    right = {"buffer": tw.Device("emulated:gfx942").allocate(64), "shape": (4,), "dtype": "fp32", "strides": (2,)}
+    tw.view_on(**right)
+    for argument in right:
+        for value in NONSENSE:
+            try:
+                tw.view_on(**{**right, argument: value})
+            except TilewrightError as error:
+                assert str(error)

@@ -10,14 +10,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import index
+from typing import Any, NamedTuple
 
 from tilewright.arch.dtypes import ARRAY_TYPES, find_dtype
 from tilewright.arch.spec import Arch
-from tilewright.base.errors import TensorError, choose
-
-if TYPE_CHECKING:
-    from tilewright.runtime.device_objects import Buffer
+from tilewright.base.errors import TensorError, choose, require
+from tilewright.runtime.device_objects import Buffer
 
 # Types of NumPy and torch → names of `ARRAY_TYPES`. The type "fp8" of a problem is an array of "fp8_fnuz" or
 # "fp8_ocp", depending on the GPU.
@@ -146,14 +145,18 @@ def format_shape(shape: Sequence[int]) -> str:
 
 def view_on(buffer: Buffer, shape: Sequence[int], dtype: str, strides: Sequence[int] | None = None) -> View:
     """A tensor in a device buffer; packed unless strides are given. It keeps the buffer alive."""
+    require("buffer", buffer, Buffer)
     choose("dtype of a tensor", dtype, SIZES)
-    extents = tuple(shape)
-    steps = compute_packed_strides(extents) if strides is None else tuple(strides)
+    try:
+        extents = tuple(map(index, shape))
+        steps = compute_packed_strides(extents) if strides is None else tuple(map(index, strides))
+    except TypeError as error:
+        raise TensorError(f"shape {shape!r} and strides {strides!r} must be sequences of integers: {error}") from error
     needed = compute_span(extents, steps) * SIZES[dtype]
-    if len(steps) != len(extents) or min(steps, default=0) < 0 or needed > buffer.nbytes:
+    if len(steps) != len(extents) or min(extents + steps, default=0) < 0 or needed > buffer.nbytes:
         raise TensorError(
-            f"a tensor of shape {extents} with strides {steps} of {dtype} needs {needed:,} bytes, "
-            f"and the buffer has {buffer.nbytes:,}; there must be one stride per dimension, and none may be negative"
+            f"a tensor of shape {extents} with strides {steps} of {dtype} needs {needed:,} bytes, and the buffer has "
+            f"{buffer.nbytes:,}; there must be one stride per dimension, and no extent or stride may be negative"
         )
     return View(buffer.address, extents, steps, dtype, buffer.device, buffer)
 
