@@ -214,6 +214,19 @@ def test_publishing_again_adds_only_new_kernels(tmp_path: Path) -> None:
         assert {path: path.stat().st_mtime_ns for path in (world.folder / "blobs").rglob("*.*")} == blobs
 
 
+@pytest.mark.parametrize("role", ["root", "snapshot", "targets", "bin-3"])
+def test_exchanged_metadata_is_not_signed_again(tmp_path: Path, role: str) -> None:
+    with published(tmp_path) as world:
+        newest = {path.name.split(".")[-2]: path for path in sorted((world.folder / "metadata").iterdir())}
+        others = {
+            path.read_bytes() for name, path in newest.items() if name.partition("-")[0] != role.partition("-")[0]
+        }
+        for content in others:
+            newest[role].write_bytes(content)
+            with pytest.raises(StoreError, match=f"{newest[role].name} cannot be used"):
+                world.publish()
+
+
 def test_verify_names_damaged_files(tmp_path: Path) -> None:
     with published(tmp_path) as world:
         root = world.read("1.root.json")

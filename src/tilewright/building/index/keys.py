@@ -14,7 +14,7 @@ from securesystemslib.signer import CryptoSigner, Key, SSlibKey
 from tilewright.base.errors import InvalidValueError, StoreError
 
 _PUBLIC = re.compile(r"ed25519:([0-9a-f]{64})")
-_MOST_KEY_BYTES = 10_000
+_MAX_KEY_BYTES = 10_000
 
 
 def format_public_key(key: Key) -> str:
@@ -49,7 +49,7 @@ def read_private_key(path: Path) -> CryptoSigner:
     try:
         with path.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
-            text = stream.read(_MOST_KEY_BYTES)
+            text = stream.read(_MAX_KEY_BYTES)
     except OSError as error:
         raise StoreError(
             f"{path} cannot be read: {error.strerror}. Make a key with: tilewright index new-key"

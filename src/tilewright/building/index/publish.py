@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from securesystemslib.signer import CryptoSigner, Key
 from tuf.api.exceptions import RepositoryError
@@ -53,7 +53,7 @@ _ENTRY_BYTES, _ROW_BYTES = 143, 132
 # A client downloads a snapshot, and a bin for each kernel. The sum is smallest for clients that need so many kernels
 # from one snapshot: those that find 30 in a month, with a new snapshot each week.
 _KERNELS_OF_SNAPSHOT = 4
-_LEAST_BITS, _MOST_BITS = 3, 14
+_MIN_BITS, _MAX_BITS = 3, 14
 # The snapshot pins each bin by its digest and expires soon, so the bin's own expiry, which the format requires, is far.
 _BIN_DAYS = 3650.0
 _HASHES = ["sha256"]
@@ -177,7 +177,7 @@ def sign_timestamp(folder: Path, signer: CryptoSigner, days: float) -> Timestamp
     path = _find_newest(folder, Snapshot.type)
     if path is None:
         raise StoreError(f"{folder} has no snapshot. Run `tilewright index publish` first.")
-    snapshot: Metadata[Snapshot] = _load(path)
+    snapshot = _load(path, Snapshot)
     try:
         root.verify_delegate(Snapshot.type, snapshot.signed_bytes, snapshot.signatures)
     except RepositoryError as error:
@@ -185,7 +185,7 @@ def sign_timestamp(folder: Path, signer: CryptoSigner, days: float) -> Timestamp
             f"{path} is not signed by an index key of the newest root ({error}). Run `tilewright index publish`."
         ) from error
     file = folder / METADATA / TIMESTAMP_FILE
-    before: Metadata[Timestamp] | None = _load(file) if file.exists() else None
+    before = _load(file, Timestamp) if file.exists() else None
     version = 1 if before is None else before.signed.version + 1
     meta = MetaFile.from_data(snapshot.signed.version, path.read_bytes(), _HASHES)
     timestamp = Metadata(Timestamp(version, expires=_compute_expiry(days), snapshot_meta=meta))
@@ -215,8 +215,8 @@ def verify_folder(folder: Path, root: bytes, *, blobs: bool) -> VerifiedIndex:
     with tempfile.TemporaryDirectory() as name:
         copy = Path(name)
         TrustedIndex(root, copy, _FolderTransport(folder), 0.0).find([])
-        snapshot: Snapshot = _load(copy / "snapshot.json").signed
-        targets: Targets = _load(copy / "targets.json").signed
+        snapshot = _load(copy / "snapshot.json", Snapshot).signed
+        targets = _load(copy / "targets.json", Targets).signed
     problems, count = [], 0
     roles = _get_roles(targets)
     with report_task("verifying", roles.number_of_bins) as advance:
@@ -249,7 +249,7 @@ def _find_blob_problem(folder: Path, target: TargetFile) -> str:
 def _choose_bits(count: int) -> int:
     """Choose the number of bins, as a power of two, for a number of keys."""
     bins = math.sqrt(max(count, 1) * _KERNELS_OF_SNAPSHOT * _ENTRY_BYTES / _ROW_BYTES)
-    return min(max(round(math.log2(bins)), _LEAST_BITS), _MOST_BITS)
+    return min(max(round(math.log2(bins)), _MIN_BITS), _MAX_BITS)
 
 
 def _read_bins(folder: Path) -> dict[str, Targets]:
@@ -263,8 +263,10 @@ def _read_bins(folder: Path) -> dict[str, Targets]:
 
 def _read_targets(folder: Path, name: str, snapshot: Snapshot) -> Metadata[Targets]:
     """Read the targets or a bin that a snapshot lists."""
-    meta = snapshot.meta[f"{name}.json"]
-    return _load(folder / METADATA / f"{meta.version}.{name}.json", meta)
+    meta = snapshot.meta.get(f"{name}.json")
+    if meta is None:
+        raise StoreError(f"the newest snapshot of {folder} does not list {name}. Publish in a new folder.")
+    return _load(folder / METADATA / f"{meta.version}.{name}.json", Targets, meta)
 
 
 def _get_roles(targets: Targets) -> SuccinctRoles:
@@ -280,18 +282,21 @@ def _find_newest(folder: Path, role: str) -> Path | None:
 
 def _read_newest(folder: Path, kind: type[S]) -> S | None:
     path = _find_newest(folder, kind.type)
-    return None if path is None else _load(path).signed
+    return None if path is None else _load(path, kind).signed
 
 
-def _load(path: Path, meta: MetaFile | None = None) -> Metadata[Any]:
-    """Read metadata, with the digest of `meta` if there is one. Raises `StoreError` if it is damaged."""
+def _load(path: Path, kind: type[S], meta: MetaFile | None = None) -> Metadata[S]:
+    """Read metadata of a role, with the digest of `meta` if there is one. Raises `StoreError` if it is damaged."""
     try:
         raw = path.read_bytes()
         if meta is not None:
             meta.verify_length_and_hashes(raw)
-        return Metadata[Any].from_bytes(raw)
+        metadata = Metadata[S].from_bytes(raw)
+        if not isinstance(metadata.signed, kind):
+            raise RepositoryError(f"it is metadata of the role {metadata.signed.type}, must be {kind.type}")
     except (OSError, RepositoryError) as error:
         raise StoreError(f"{path} cannot be used: {error}. Restore it, or publish in a new folder.") from error
+    return metadata
 
 
 def _require_root(folder: Path) -> Root:

@@ -35,7 +35,7 @@ TIMESTAMP_FILE = "timestamp.json"
 MAX_METADATA_BYTES = 4 * 2**20
 # Each bin that was looked at stays in memory: 250 KiB for one of a million keys. After so many look-ups they are read
 # from the copy again.
-_MOST_LOOKUPS = 256
+_MAX_LOOKUPS = 256
 _LONGEST_TEXT = 200
 # Its time of modification is that of the last answer of the host.
 _CHECKED = "checked"
@@ -126,7 +126,7 @@ class TrustedIndex:
         return blob
 
     def _look_up(self, key: str) -> TargetFile | None:
-        if self._updater is None or self._lookups >= _MOST_LOOKUPS:
+        if self._updater is None or self._lookups >= _MAX_LOOKUPS:
             self._updater, self._lookups = self._open(), 0
         self._lookups += 1
         return self._updater.get_targetinfo(get_blob_path(key))
