@@ -44,8 +44,9 @@ CHANGES = (SWAPPED, LARGER, SMALLER, ZERO, DEFAULT, OTHER)
 WORD_BYTES = 8
 # A quiet NaN, an address outside of all memory, and a number beyond all limits.
 _GARBAGE = 0x7FF85A5A5A5A5A5B
+_MORE = 64  # strides must be multiples of vectors
 # Why a change has no effect. The first two are found by further launches.
-BOUND = "only checked, or an upper bound: a number twice as large changes no bit of any trial"
+BOUND = "only checked, or an upper bound: a much larger number changes no bit of any trial"
 ROUNDED = "the same sum in other parts, within the tolerance"
 _REASONS = {
     ("fmha", "window_left", SMALLER): "every number below 0 means all keys",
@@ -187,7 +188,7 @@ class ArgumentJudge:
         self._problems = sorted(own if trials is None else trials, key=self._count_elements)
         self.arguments = list_arguments(type(self._execution.arguments(self._problems[0])))
         self._known: dict[Any, _Trial | None] = {}
-        self._doubled: dict[Argument, bool] = {}
+        self._larger_alike: dict[Argument, bool] = {}
         self.wrong_problems: list[str] = []
 
     def _count_elements(self, problem: Any) -> int:
@@ -261,15 +262,17 @@ class ArgumentJudge:
         if outcome.verdict == WITHIN and argument.name == "k_batch":
             return ROUNDED
         known = _REASONS.get((self.kernel.op, argument.name, change.change), "")
-        return known or (BOUND if self._may_double(argument) else "")
+        return known or (BOUND if self._may_be_larger(argument) else "")
 
-    def _may_double(self, argument: Argument) -> bool:
+    def _may_be_larger(self, argument: Argument) -> bool:
         if argument.is_address:
             return False
-        if argument not in self._doubled:
+        if argument not in self._larger_alike:
             trials = self.list_trials()
-            self._doubled[argument] = self._is_same(trials, lambda args: argument.write(args, 2 * argument.read(args)))
-        return self._doubled[argument]
+            self._larger_alike[argument] = self._is_same(
+                trials, lambda args: argument.write(args, 2 * argument.read(args) + _MORE)
+            )
+        return self._larger_alike[argument]
 
     def judge(self, change: ArgumentChange) -> Outcome | None:
         """Run trials until one notices the change, the most telling for their cost first; then larger problems.
