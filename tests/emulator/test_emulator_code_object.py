@@ -201,6 +201,10 @@ def test_a_code_object_for_another_gpu_is_refused() -> None:
     [
         (Launch(Extent(1), Extent(1025), bytes(16)), "1025 threads per work-group; the kernel allows 1024"),
         (Launch(Extent(0), Extent(64), bytes(16)), "grid is 0 x 1 x 1"),
+        (
+            Launch(Extent(1, 2**26), Extent(1, 64), bytes(16)),
+            "4294967296 threads along y; a launch has at most 4294967295",
+        ),
         (Launch(Extent(1), Extent(64), bytes(15)), "15 bytes of arguments; the kernel takes 16"),
         (Launch(Extent(1), Extent(64), bytes(17)), "17 bytes of arguments; the kernel takes 16"),
         (Launch(Extent(1), Extent(64), bytes(16), 65536), r"65792 bytes of LDS \(256 of the kernel and 65536"),

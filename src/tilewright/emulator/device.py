@@ -22,7 +22,7 @@ from tilewright.emulator.group import POISON, Batch
 from tilewright.emulator.inlined_calls import find_source_frames
 from tilewright.emulator.kernel_cache import find_kernel_cache, identify
 from tilewright.emulator.kernel_metadata import KernelMetadata
-from tilewright.emulator.launch import AUTO, LIMIT, NATIVE, NUMPY, Counters, Launch, Mode
+from tilewright.emulator.launch import AUTO, LIMIT, MAX_THREADS, NATIVE, NUMPY, Counters, Launch, Mode
 from tilewright.emulator.memory import Memory
 from tilewright.emulator.native.engine_library import EngineLibrary
 from tilewright.emulator.native.lowered import LoweredKernel
@@ -199,7 +199,12 @@ class EmulatedDevice:
         metadata, place = kernel.metadata, CodePlace(kernel=kernel.name)
         for what, extent in (("grid", launch.grid), ("work-group", launch.block)):
             if min(extent.x, extent.y, extent.z) < 1 or max(extent.x, extent.y, extent.z) >= 1 << 31:
-                raise LaunchFault(f"the {what} is {extent.x} x {extent.y} x {extent.z}; each must be at least 1", place)
+                sizes = f"{extent.x} x {extent.y} x {extent.z}"
+                raise LaunchFault(f"the {what} is {sizes}; each must be at least 1 and below 2³¹", place)
+        for axis in "xyz":
+            threads = getattr(launch.grid, axis) * getattr(launch.block, axis)
+            if threads > MAX_THREADS:
+                raise LaunchFault(f"{threads} threads along {axis}; a launch has at most {MAX_THREADS}", place)
         most = min(metadata.max_block_threads, self.arch.compute.max_block_threads)
         if launch.block.count > most:
             raise LaunchFault(f"{launch.block.count} threads per work-group; the kernel allows {most}", place)

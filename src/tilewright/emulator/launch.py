@@ -39,6 +39,7 @@ NUMPY, NATIVE = "numpy", "native"
 AUTO = "auto"  # the native engine if there is a compiler and it supports every instruction, else NumPy's
 ENGINES = (NUMPY, NATIVE, AUTO)
 LIMIT = 2**31  # wave instructions of a launch
+MAX_THREADS = 2**32 - 1  # along one dimension: they have 32 bits in hsa_kernel_dispatch_packet_t
 
 
 class Mode(Enum):
