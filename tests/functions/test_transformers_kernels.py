@@ -19,6 +19,8 @@ from tilewright import torch as twt  # noqa: E402  (needs torch)
 pytestmark = pytest.mark.compile
 # Probabilities and results of the kernels are rounded to 11 bits, in one layer, and so are those of eager attention.
 TOLERANCE = 4 * 2**-11
+# Gradients are compared with those in float32: eager attention's own ones in fp16 differ by up to 3.2 of these steps.
+GRADIENT_TOLERANCE = 8 * 2**-11
 TOKENS = torch.arange(1, 19).reshape(2, 9)
 PADDINGS = {
     "none": None,
@@ -43,9 +45,9 @@ def make_model(size: int, attention: str) -> Any:
     return model.half().eval()
 
 
-def compare(mine: Any, theirs: Any) -> None:
+def compare(mine: Any, theirs: Any, tolerance: float = TOLERANCE) -> None:
     assert mine.shape == theirs.shape
-    assert (mine.double() - theirs.double()).abs().max() <= TOLERANCE * theirs.abs().max()
+    assert (mine.double() - theirs.double()).abs().max() <= tolerance * theirs.abs().max()
 
 
 def generate(model: Any, padding: str, cache: str) -> tuple[Any, Any]:
@@ -81,4 +83,4 @@ def test_gradients_of_a_batch_with_padding_are_those_of_eager_attention(padding:
     with use(get_kernels(*GRADIENT_KERNELS)):
         mine = compute_gradients(make_model(64, "tilewright"), padding)
     for one, other in zip(mine, theirs, strict=True):
-        compare(one, other)
+        compare(one, other, GRADIENT_TOLERANCE)

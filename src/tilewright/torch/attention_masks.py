@@ -19,7 +19,7 @@ from tilewright.torch.unsupported import reject_unsupported
 
 CAUSAL = (-1, 0)
 # Arguments for the masks of other implementations: when these may be left out, and how they are stored.
-_OF_OTHERS = ("allow_is_causal_skip", "allow_is_bidirectional_skip", "dtype", "config")
+_UNUSED_OPTIONS = ("allow_is_causal_skip", "allow_is_bidirectional_skip", "dtype", "config")
 # Elements of a mask that are compared at once: 16 MiB for each intermediate result of 32 bits.
 _COMPARED = 2**22
 
@@ -131,8 +131,7 @@ def make_mask(
 
     if isinstance(attention_mask, BatchMask):
         return attention_mask
-    unknown = {name: value for name, value in others.items() if name not in _OF_OTHERS}
-    reject_unsupported("the mask of attention with tilewright", unknown)
+    reject_unsupported("the mask of attention", {name: others[name] for name in others if name not in _UNUSED_OPTIONS})
     # Static caches count on the device.
     pattern = _Pattern(
         mask_function or masking_utils.causal_mask_function, batch_size, q_length, kv_length, int(q_offset), kv_offset,

@@ -15,7 +15,7 @@ from tilewright.torch.unsupported import reject_unsupported
 NAME = "tilewright"
 _FUNCTION = "attention with tilewright"
 # Arguments of models, which pass all that they get on to attention. Positions are part of queries, keys and the mask.
-_OF_MODELS = (
+_UNUSED_BY_ATTENTION = (
     *("num_items_in_batch", "output_hidden_states", "output_router_logits", "position_ids", "seq_idx", "use_cache"),
     *("cache_position", "return_dict"),
 )
@@ -56,8 +56,9 @@ def compute_attention(
 
     The mask of Transformers decides what queries see. `sliding_window` and `is_causal` are for models that make none.
     """
-    unknown = {name: value for name, value in others.items() if name not in _OF_MODELS}
-    reject_unsupported(_FUNCTION, unknown, _DEFAULTS)
+    reject_unsupported(
+        _FUNCTION, {name: others[name] for name in others if name not in _UNUSED_BY_ATTENTION}, _DEFAULTS
+    )
     if attention_mask is None:
         causal = bool(getattr(module, "is_causal", False) if is_causal is None else is_causal) and query.shape[2] > 1
         window = _read_window(sliding_window, causal)
