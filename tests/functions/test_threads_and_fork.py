@@ -164,7 +164,7 @@ def _artifact() -> Any:
     return tw.build(PRODUCTS[1], jobs=1).artifact(PRODUCTS[1])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def results() -> Iterator[Mapping[tuple[str, int], Any]]:
     """The results of a single thread."""
     built(POOL)
