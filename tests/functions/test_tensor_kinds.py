@@ -171,7 +171,7 @@ def test_operators_compute_what_is_pending(name: str) -> None:
         for place, each in enumerate(arguments):
             if isinstance(each, torch.Tensor):
                 # Operators that take a view of it first raise torch's own error.
-                with pytest.raises((TensorError, RuntimeError), match="bytes of storage, and has 0|storage of size 0"):
+                with pytest.raises((TensorError, RuntimeError), match=r"bytes of storage, and has 0|storage of size 0"):
                     operator(*arguments[:place], free(each), *arguments[place + 1 :])
     for want, one, other in zip(wanted, negated, wrapped, strict=True):
         for result in (one, other.a if isinstance(other, TwoTensor) else other):
