@@ -81,7 +81,7 @@ WANTED = {
         dtypes=frozenset({"fp16", "bf16", "fp8", "bf8"}),
     ),
     "topk": Wanted(
-        **{"accepted": 41, "rejected": 16, "broken_rules": 1, "most_trials": 7, "pairs": 240},
+        **{"accepted": 41, "rejected": 16, "broken_rules": 1, "most_trials": 8, "pairs": 280},
         every_value_of=("activation",),
         dtypes=frozenset({"fp16", "bf16", "fp32"}),
         dtype_field="dtype",

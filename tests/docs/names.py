@@ -236,7 +236,8 @@ def find_path_faults(text: str, folder: Path) -> Iterator[str]:
     for path, test in _PATH.findall(text):
         pattern = re.sub(r"<\w+>", "*", path.rstrip("/."))
         top = pattern.split("/")[0]
-        if top == "." or not any((each / top).is_dir() for each in (ROOT, PACKAGE)):
+        # What is built is not in the repository.
+        if top in (".", "build") or not any((each / top).is_dir() for each in (ROOT, PACKAGE)):
             continue
         matches = [match for each in (ROOT, PACKAGE, ROOT / "examples", folder) for match in each.glob(pattern)]
         if not matches:

@@ -26,7 +26,7 @@ def draw(seed: int, dtype: Any, length: int = 1024) -> Any:
 WEIGHT = draw(1, torch.float16)
 SMOOTH = draw(2, torch.float32).abs()
 SUM = make_norm("rms", "bf16", residual="store", save=True, two_pass=True, **{**WAVES, "rows": 2, "vector": 4})
-SMOOTHED = make_norm("layer", "fp16", "int8", residual="store", quant="smooth", **{**WAVES, "rows": 2, "vector": 1})
+SMOOTHED = make_norm("layer", "fp16", "int8", residual="store", quant="smooth", **{**WAVES, "rows": 2})
 SMOOTH_ALONE = make_norm("smoothquant", "fp16", "int8", quant="smooth", **WAVES)
 SIGMOID = make_topk(activation="sigmoid", dtype="bf16", experts=32, rows=4, threads=256)
 QUANTIZE = {"return_sum": True, "quantize": "int8"}

@@ -1,5 +1,6 @@
 // The table of CK Tile's sorting, tokens × experts in LDS, for any experts: those outside of it, and equal ones.
-#pragma once
+#ifndef TILEWRIGHT_MOE_SORTING_TABLE_HPP
+#define TILEWRIGHT_MOE_SORTING_TABLE_HPP
 
 #include "ck_tile/core.hpp"
 
@@ -48,3 +49,5 @@ struct Table
 };
 
 } // namespace tilewright_moe_sorting
+
+#endif

@@ -2,7 +2,8 @@
 //
 // CK Tile selects after the activation, where different logits may have the same weight: sigmoid is 1 above 17 in fp32.
 // So its pipeline is given no activation, and that of the selected logits is computed here.
-#pragma once
+#ifndef TILEWRIGHT_TOPK_SELECTION_HPP
+#define TILEWRIGHT_TOPK_SELECTION_HPP
 
 #include "ck_tile/core.hpp"
 #include "ck_tile/ops/topk_softmax.hpp"
@@ -156,3 +157,5 @@ struct Policy : ck_tile::TopkSoftmaxWarpPerRowPolicy
 };
 
 } // namespace tilewright_topk
+
+#endif

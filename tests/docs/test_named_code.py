@@ -36,13 +36,13 @@ FOREIGN = {
         "Mesa": "buffer_offset_part nuw",
         "HIP": "__threadfence heap_t hip_4",
         "torch, vLLM, aiter and models": """ActivationType activate_flash_attention_impl per_Token
-            restore_flash_attention_impl varlen_attn w_scale weight_scale_inv""",
+            resolve_neg restore_flash_attention_impl varlen_attn w_scale weight_scale_inv""",
         "Python, click": "contextvars dataclasses flock shell_complete",
         "shells, the system, other programs": """AWS_ HIPBLASLT_LOG_MASK MIOPEN_ENABLE_LOGGING_CMD _TILEWRIGHT_COMPLETE
-            bash_source bashrc cfg completions fish fish_source ldconfig zsh_source zshrc""",
+            bash_source bashrc cfg chgrp completions fish fish_source ldconfig zsh_source zshrc""",
         "formulas": "kᵀ silu x²",
-        "placeholders and examples": """A1xx T2xx P3xx R4xx S5xx DESCRIPTOR GFX942 HEX Model PROBE STAGE
-            libtilewright_kernels me rdna5 test_rms_norm vX x_of""",
+        "placeholders and examples": """A1xx T2xx P3xx R4xx S5xx DESCRIPTOR GFX942 HEX Model PROBE STAGE XXX
+            kk libtilewright_kernels me rdna5 test_rms_norm vX x_of""",
     }.items()
     for word in words.split()
 }
@@ -95,7 +95,7 @@ def test_docstrings_name_what_exists() -> None:
         ("Registry.nothing", "Registry has no nothing"),
         ("registry.nothing(x)", "registry has no nothing"),
         ("building/nothing.py", "building/nothing.py does not exist"),
-        ("tests/docs/test_names.py::test_nothing", "tests/docs/test_names.py has no test_nothing"),
+        ("tests/docs/test_named_code.py::test_nothing", "tests/docs/test_named_code.py has no test_nothing"),
         ("tilewright nothing", "tilewright has no command nothing"),
         ("tilewright cache ls --nothing", "tilewright cache ls has no --nothing"),
         ("python tools/make_docs.py --nothing", "tools/make_docs.py has no --nothing"),
