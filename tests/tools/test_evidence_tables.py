@@ -24,22 +24,7 @@ KERNELS_WITHOUT_ROW: dict[str, str] = {
     **{f"gemm_quant/{quant}": _TIME for quant in ("rowcol", "b1x128", "b128x128", f"a1x128_b128x128@{NEWER}")}
 }
 _NEWER = "its kernels need newer headers than those that CI's list is for"
-_NOT_RUN = "not run yet: about half a CPU minute; run `python -m tests.proof.arguments --kind KIND`"
-KINDS_WITHOUT_ARGUMENTS = {
-    "gemm_quant/a1x128_b128x128": _NEWER,
-    **{
-        f"fmha/{name}": _NOT_RUN
-        for name in (
-            "appendkv",
-            "combine",
-            "convert_dq",
-            "dq_dk_dv",
-            "pagedkv",
-            "splitkv",
-        )
-    },
-    **{f"grouped_conv/{name}": _NOT_RUN for name in ("backward_data",)},
-}
+KINDS_WITHOUT_ARGUMENTS = {"gemm_quant/a1x128_b128x128": _NEWER}
 SECTIONS_WITHOUT_TABLE: dict[str, dict[str, str]] = {"verified.md": {}, "truth.md": {}}
 
 
