@@ -6,19 +6,15 @@ Functions for arrays are in tests/functions/test_nonsense.py.
 from __future__ import annotations
 
 import inspect
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tilewright as tw
+from nonsense import NONSENSE, list_foreign_errors
 from tilewright.base.errors import TilewrightError
 
-NONSENSE: tuple[Any, ...] = (
-    *([], [1], [[1], [2]], {}, {"a": 1}, set(), (), (1, 2), "", "nonsense", "x\0y", b"bytes", None, True),
-    *(math.nan, math.inf, -1, 0, 1.5, 1j, 10**30, object(), float),
-)
 CONFIG = tw.gemm.config(
     variant="standard", dtype="fp16", layout="rcr", block=(64, 64, 32), waves=(2, 2, 1), mma=(16, 16, 16),
     pipeline="compv3", scheduler="intrawave", epilogue="cshuffle",
@@ -68,15 +64,7 @@ def test_nonsense_raises_our_errors(name: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     function = getattr(tw, name)
     named = [each.name for each in inspect.signature(function).parameters.values() if each.kind is not each.VAR_KEYWORD]
-    foreign = []
-    for argument in named:
-        for value in NONSENSE:
-            try:
-                function(**{**RIGHT[name], argument: value})
-            except TilewrightError as error:
-                assert str(error)
-            except Exception as error:
-                foreign.append(f"{argument}={value!r}: {type(error).__name__}: {error}")
+    foreign = list_foreign_errors(function, RIGHT[name], named)
     assert not foreign, "\n".join(foreign)
 
 
@@ -94,9 +82,4 @@ def test_nonsense_as_an_option_raises_our_errors(name: str) -> None:
 def test_nonsense_for_a_view_raises_our_errors() -> None:
     right = {"buffer": tw.Device("emulated:gfx942").allocate(64), "shape": (4,), "dtype": "fp32", "strides": (2,)}
     tw.view_on(**right)
-    for argument in right:
-        for value in NONSENSE:
-            try:
-                tw.view_on(**{**right, argument: value})
-            except TilewrightError as error:
-                assert str(error)
+    assert list_foreign_errors(tw.view_on, right, right) == []

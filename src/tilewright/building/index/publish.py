@@ -230,8 +230,8 @@ def verify_folder(folder: Path, root: bytes, *, blobs: bool) -> VerifiedIndex:
                 continue
             count += len(content.signed.targets)
             if blobs:
-                found = (_find_blob_problem(folder, target) for target in content.signed.targets.values())
-                problems += [problem for problem in found if problem]
+                damages = (_find_blob_problem(folder, target) for target in content.signed.targets.values())
+                problems += [damage for damage in damages if damage]
     return VerifiedIndex(snapshot.version, count, problems)
 
 

@@ -175,7 +175,7 @@ def _list_head_sizes(config: Config) -> Iterator[dict[str, int]]:
 def _fill_values(config: Config, values: dict[str, Any], number: int) -> dict[str, Any]:
     """Add the values that the kernel is compiled for, and numbers that differ from those of the trial before."""
     kind = find_kind(config)
-    made: dict[str, Any] = {
+    filled: dict[str, Any] = {
         **{name: getattr(config, name) for name in ("family", "mode", "dtype")},
         **{name: getattr(config, name) for name in _SAME if kind.has_field(name)},
         **{"hdim_q": config.hdim_q or config.hdim_v, "hdim_v": config.hdim_v or config.hdim_q},
@@ -183,26 +183,26 @@ def _fill_values(config: Config, values: dict[str, Any], number: int) -> dict[st
         **_choose_numbers(config, number),
         **values,
     }
-    made = {**kind.fill_trial(config, made), **made}
+    filled = {**kind.fill_trial(config, filled), **filled}
     if config.mode == "group":
-        made = _group_sequences(made)
-    return _add_spare_pages(kind, made) if number % 2 else made
+        filled = _group_sequences(filled)
+    return _add_spare_pages(kind, filled) if number % 2 else filled
 
 
 def _choose_numbers(config: Config, number: int) -> dict[str, Any]:
     """Return the numbers that a kernel takes at run time, others in successive trials."""
     kind = find_kind(config)
-    made: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     if kind.has_scores:
-        made["scale"] = _SCALES[number % len(_SCALES)] / sqrt(config.hdim_q)
+        numbers["scale"] = _SCALES[number % len(_SCALES)] / sqrt(config.hdim_q)
     if config.soft_cap:
-        made["logits_cap"] = _CAPS[number % len(_CAPS)]
+        numbers["logits_cap"] = _CAPS[number % len(_CAPS)]
     if config.dropout or ("p_drop" in kind.keeps and not kind.has_field("dropout")):
         seed, offset = _SEEDS[number % len(_SEEDS)]
-        made |= {"p_drop": _P_DROPS[number // 2 % len(_P_DROPS)], "drop_seed": seed, "drop_offset": offset}
+        numbers |= {"p_drop": _P_DROPS[number // 2 % len(_P_DROPS)], "drop_seed": seed, "drop_offset": offset}
     if config.static_quant:
-        made["scale_p"], made["scale_o"] = _QUANT_SCALES[number % len(_QUANT_SCALES)]
-    return made
+        numbers["scale_p"], numbers["scale_o"] = _QUANT_SCALES[number % len(_QUANT_SCALES)]
+    return numbers
 
 
 def _add_spare_pages(kind: AttentionKind, values: dict[str, Any]) -> dict[str, Any]:
