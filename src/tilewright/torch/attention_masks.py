@@ -25,15 +25,15 @@ _COMPARED = 2**22
 
 Window = tuple[int, int]
 # The row of the batch and the index in it, of each token.
-Places = tuple[torch.Tensor, ...]
+TokenIndices = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True)
 class PackedCall:
     """Sequences that are computed by one call: where their queries and keys are in the batch."""
 
-    queries: Places
-    keys: Places
+    queries: TokenIndices
+    keys: TokenIndices
     query_starts: torch.Tensor
     key_starts: torch.Tensor
     longest_query: int
@@ -92,12 +92,12 @@ class _Pattern:
         """The mask of some queries, (batch, queries, keys)."""
         from transformers.masking_utils import sdpa_mask  # noqa: PLC0415  (an extra)
 
-        found: torch.Tensor = sdpa_mask(
+        mask: torch.Tensor = sdpa_mask(
             batch_size=self.batch, q_length=rows.stop - rows.start, kv_length=self.keys,
             q_offset=self.first_query + rows.start, kv_offset=self.first_key, mask_function=self.function,
             allow_is_causal_skip=False, use_vmap=self.uses_vmap, device=self.device,
         )  # fmt: skip
-        return found[:, 0]
+        return mask[:, 0]
 
     def number_sequences(self) -> torch.Tensor:
         """The number of each key's sequence in its row: another one begins where a token does not see the last one."""
@@ -178,12 +178,12 @@ def _slice_padding(mask: torch.Tensor, first: int, so_far: int, keys: int) -> to
 def _is_computed(pattern: _Pattern, window: Window, keys: int, valid: torch.Tensor, sequences: torch.Tensor) -> bool:
     """Whether kernels with this window compute the pattern for all tokens, and without a window for all queries."""
     valid = valid & (torch.arange(valid.shape[1], device=valid.device) < keys)
-    place = valid.cumsum(1, dtype=torch.int32)
+    positions = valid.cumsum(1, dtype=torch.int32)
     rows = max(1, _COMPARED // max(1, valid.numel()))
     for start in range(0, pattern.queries, rows):
         block = slice(start, min(start + rows, pattern.queries))
         own = slice(pattern.own_keys.start + block.start, pattern.own_keys.start + block.stop)
-        before = place[:, own, None] - place[:, None]
+        before = positions[:, own, None] - positions[:, None]
         sees = (sequences[:, own, None] == sequences[:, None]) & valid[:, None]
         for limit, distance in zip(window, (before, -before), strict=True):
             sees = sees & (distance <= limit) if limit >= 0 else sees

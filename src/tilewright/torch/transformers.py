@@ -129,8 +129,8 @@ def _read_sequences(
         )
     queries, keys = (torch.arange(length, device=query_starts.device) for length in (mask.shape[2], mask.keys))
     longest = int(longest_query), int(longest_key)
-    places = (torch.zeros_like(queries), queries), (torch.zeros_like(keys), keys)
-    call = PackedCall(*places, *starts, *longest, mask.window)
+    indices = (torch.zeros_like(queries), queries), (torch.zeros_like(keys), keys)
+    call = PackedCall(*indices, *starts, *longest, mask.window)
     return BatchMask(mask.shape, mask.window, mask.keys, (call,))
 
 
@@ -146,13 +146,13 @@ def _compute_packed(
     result = query.new_zeros((batch, queries, heads, value.shape[-1]))
     for call in calls:
         # Layers may be on other devices than the mask.
-        row, place, key_row, key_place, query_starts, key_starts = (
+        row, index, key_row, key_index, query_starts, key_starts = (
             each.to(query.device) for each in (*call.queries, *call.keys, call.query_starts, call.key_starts)
         )
-        found = attention(
-            query[row, :, place], key[key_row, :, key_place], value[key_row, :, key_place], causal=call.window[1] == 0,
+        attended = attention(
+            query[row, :, index], key[key_row, :, key_index], value[key_row, :, key_index], causal=call.window[1] == 0,
             window=_limit(call.window), cu_seqlens_q=query_starts, cu_seqlens_k=key_starts,
             max_seqlen_q=call.longest_query, max_seqlen_k=call.longest_key, **options,
         )  # fmt: skip
-        result = result.index_put((row, place), found.to(result.dtype))  # autocast may have changed it
+        result = result.index_put((row, index), attended.to(result.dtype))  # autocast may have changed it
     return result
